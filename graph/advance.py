@@ -29,8 +29,8 @@ from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import answering_step, find_step
-from donewhen.state.plan.planning import mode_row, promotion_reasons, start_replanning
-from donewhen.state.plan.steps import BLOCKED, FAILED_TWICE, fresh_attempts, next_needs, standstill
+from donewhen.state.plan.planning import mode_row, plan_after_failure, plan_growth, promotion_reasons
+from donewhen.state.plan.steps import BLOCKED, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
@@ -47,7 +47,7 @@ FINAL_CODES = ("model_error", "refused")
 async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Decide what runs next and leave it in state; the route after this node only reads it."""
     settings = runtime.context
-    if state.get("ending") or state["planning"].get("open"):
+    if state.get("ending") or state["planning"]["open"]:
         return {}
     change = StateChange(state)
     if changed := check_for_changes(change.values, deps, settings):
@@ -187,7 +187,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         said = f"it failed twice: {values['steps'][move.steps[0]].get('reason', '')}"
         row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
         emit(runtime, "mode", **row)
-        planning = start_replanning(values, _describe_failure(values, move.steps[0]), promoted=FAILED_TWICE)
+        planning = plan_after_failure(values, _describe_failure(values, move.steps[0]), twice=True)
         return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     free = has_left(values, settings, "replans")
@@ -195,7 +195,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     asks = asks and has_left(values, settings, "questions")
     if replans and free and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
-        return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
+        return {"steps": handled, "planning": plan_after_failure(values, failure), "spent": {"replans": 1}}
     if asks:
         language = values.get("language", "en")
         shown = "\n".join(
@@ -214,7 +214,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
 
 def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
     """Return whether the run's only step failed again, so that several steps are planned in its place."""
-    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan"
+    again = values["planning"]["why"]["kind"] == "failure" and settings.on_failure == "replan"
     again = again and values["steps"][move.steps[0]].get("code") not in FINAL_CODES
     return again and "rounds" in promotion_reasons(values, move.steps[0], settings)
 
@@ -224,7 +224,7 @@ def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Sett
     (id,) = move.steps
     code, why = values["steps"][id]["code"], str(values["steps"][id].get("reason", ""))
     emit(runtime, "note", text=f"Step {id} may need a larger plan: {why}.")
-    planning = start_replanning(values, "", promoted=code, wants=f"{id}: {why}")
+    planning = plan_growth(values, code, f"{id}: {why}")
     return {"steps": {id: {"code": "", "reason": ""}}, "planning": planning, "spent": {"replans": 1}}
 
 

@@ -27,7 +27,7 @@ from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.secrets import hide_in_error
 from donewhen.state.settings import Settings
-from donewhen.state.versions import migrate
+from donewhen.state.versions import migrate, migrate_inside
 
 _around: ContextVar[tuple[Json, Deps | None]] = ContextVar("around", default=({}, None))
 """The inputs of the subgraph that works in this context, and the dependencies of its nodes: so all runs share one
@@ -82,7 +82,8 @@ class Node(Runnable[Any, Any]):
         if self._deps is None:  # in a subgraph, whose state has no version of its own
             inputs, given = _around.get()
             assert given is not None
-            deps, stored, seen = given, input, with_inputs(input, inputs)
+            deps, stored = given, migrate_inside(input, inputs["version"])
+            seen = with_inputs(stored, inputs)
         else:
             deps, stored = self._deps.of_run(), migrate(input)
             seen = stored
@@ -207,10 +208,11 @@ class Subgraph(RunnableLambda[Any, Any]):
     @contextmanager
     def _inputs_given(self, sent: Json, config: RunnableConfig | None) -> Iterator[Json]:
         """Give the subgraph its inputs and dependencies; yield what it stores of them."""
-        run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
+        stored = (config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False)
+        run = migrate(stored)
         deps = self._deps.of_run()
         inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps).context, deps)
-        before = _around.set((inputs, deps))
+        before = _around.set(({**inputs, "version": stored.get("version", 0)}, deps))
         if saver := saver_of_task():
             saver.let_go(get_config()["configurable"]["checkpoint_ns"])
         try:

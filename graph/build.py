@@ -141,7 +141,7 @@ def after_node(state: RunState) -> list[Send] | str:
         return "deliver"
     if (pending := state.get("pending")) is not None:
         return load_pause(pending).node
-    if state["planning"].get("open"):
+    if state["planning"]["open"]:
         return [Send("plan", {"id": state["planning"]["transcript"]})]
     return "advance"
 

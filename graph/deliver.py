@@ -609,9 +609,9 @@ async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
     unmet = await _find_unmet(delivery, goal, arguments, written) if goal else []
     problems = [(NOT_PROVEN, unmet if delivery.draft["status"] == "completed" else []), (NOT_IN_FORM, flaws)]
     if again := not delivery.sent_back:
-        refused, planning = await _ask_hooks(delivery, written), delivery.values.get("planning") or {}
+        refused, planning = await _ask_hooks(delivery, written), delivery.values["planning"]
         problems.append((REFUSED, [refused] if refused else []))
-        if wanted := other_language(arguments.get("language"), settings.speaks, planning.get("declared")):
+        if wanted := other_language(arguments.get("language"), settings.speaks, planning["language"]):
             problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
     if delivery.is_doubtable and not (again and any(found for _, found in problems)):
         problems.append((DOUBTED, await _audit(delivery, written)))

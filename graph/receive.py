@@ -27,7 +27,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
-from donewhen.state.plan.planning import fresh_planning, mode_row, start_replanning
+from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.settings import Settings
@@ -135,7 +135,7 @@ def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: De
     if isinstance(plan, list):
         return {"ending": {"code": "no_plan", "reason": "the saved plan cannot be used: " + "; ".join(plan)}}
     emit(runtime, "plan", plan=plan)
-    planned: Json = {"planning": fresh_planning(1, open=False)}
+    planned: Json = {"planning": plan_request(open=False)}
     if saved.get("approved") == plan["revision"]:
         return {
             **planned,
@@ -162,8 +162,7 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
     if says_continue(said):
         return {"pending": None}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
-    planning = start_replanning(state, "", said)
-    return {"planning": planning, "pending": None, "ending": None}
+    return {"planning": plan_anew(state, said), "pending": None, "ending": None}
 
 
 def with_request_last(state: RunState) -> list[AnyMessage]:
@@ -214,7 +213,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "before": earlier_requests(state),
         "version": VERSION,
         "turn": turn,
-        "planning": fresh_planning(1),
+        "planning": plan_request(),
     }
     if (keys := state.get("settled_writes")) and turn % COMPACT_EVERY == 0:
         known["settled_writes"] = Overwrite(keys)
@@ -250,5 +249,5 @@ def _whole_goal_plan(goal: str, settings: Settings, deps: Deps) -> Json:
     assert isinstance(plan, dict), plan
     return {
         **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps),
-        "planning": fresh_planning(1, open=False),
+        "planning": plan_request(open=False),
     }

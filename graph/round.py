@@ -112,7 +112,7 @@ class Work(ABC, Generic[Change]):
 
     def go_on(self, messages: Sequence[AnyMessage]) -> Change:
         """Go on with these messages after the rounds so far."""
-        return cast("Change", {self.key: self.record, "transcript": list(messages), **self.settled})
+        return cast("Change", {self.key: self.state[self.key], "transcript": list(messages), **self.settled})
 
     @abstractmethod
     def leave(self, obstacle: str) -> Change:

@@ -17,7 +17,7 @@ from donewhen.state.private_langgraph import messages_delta_reducer
 from donewhen.state.records import Approval, Ending, JournalEntry, Pause, PlanningRecord, StepRecord
 from donewhen.state.values import Json as Json
 
-VERSION = 4
+VERSION = 5
 """The version of the stored state; see `state/versions.py`."""
 
 GOAL = "goal"

@@ -199,89 +199,151 @@ class JournalEntry(TypedDict):
     """Of a cited one: the characters that were left out where it was shown."""
 
 
-class PlanningRecord(TypedDict, total=False):
-    """The state of one planning phase, and its inputs."""
+class UsersRequest(TypedDict):
+    """A person wants something: by the request, or by other words to a run that was interrupted."""
 
-    number: int
-    """The number of the planning phase within the request."""
-    transcript: str
-    """The key of its rounds, and the prefix of its questions: `plan`, `plan@2` …"""
-    phase: Literal["triage", "draft"]
-    open: bool
-    """True until it has an outcome."""
+    kind: Literal["request"]
+
+
+class Failure(TypedDict):
+    """Steps failed, or a limit was reached: another way is wanted."""
+
+    kind: Literal["failure"]
+    failure: str
+    """What happened, for the planner."""
+    tried: list[str]
+    """Hashes of the work that failed so far in this request."""
+    twice: bool
+    """True if the only step of the plan failed twice, so that several take its place."""
+
+
+class Growth(TypedDict):
+    """The only step of the plan is at work and goes on, and more may be needed around it (Q74)."""
+
+    kind: Literal["growth"]
+    code: str
+    """One of `GROWS`."""
+    wants: str
+    """Why the step needs a plan, for the planner and people."""
+
+
+Reason = UsersRequest | Failure | Growth
+"""Why there is a planning. What people say about its plan is no other reason."""
+
+
+class PlanChange(TypedDict):
+    """What a plan changes of the approved one."""
+
+    stale: list[str]
+    """Finished steps that it repeats."""
+    instead: dict[str, list[str]]
+    """Old step → the new steps that replace it."""
+    dropped: dict[str, str]
+    """Dropped step or criterion → the reason."""
+    drops_criterion: bool
+    """True if a criterion of the goal is dropped."""
+    unmentioned: list[str]
+    """Criteria of the goal, so far those of the only step, that it does not mention."""
+
+
+class ProposedPlan(TypedDict):
+    """A plan of the planner."""
+
+    plan: Json
+    reason: str
+    """The planner's reason for its size; "" if it gives none."""
+    change: PlanChange
+
+
+class ShownPlan(TypedDict):
+    """The plan about which a person speaks."""
+
+    pause: Pause
+    """It is asked again if the planner answers."""
+    change: PlanChange
+    language: str
+    """The language that the decision which proposed it declared; "" if none."""
+
+
+class Feedback(TypedDict):
+    """What a person said: about a plan that they were shown, about a failure, or to a run that was interrupted."""
+
+    text: str
+    about: ShownPlan | None
+
+
+class SentPlan(TypedDict):
+    """A plan that came in one reply with looks."""
+
+    id: str
+    """The id of its tool call."""
+    arguments: Json
+
+
+class PlanningWork(TypedDict):
+    """The rounds of a planning so far."""
+
     rounds: int
-    since: int
+    rounds_when_asked: int
     """The number of rounds when a person last answered a question of planning."""
-    granted: Json
-    """The rounds that a person granted since then, by ledger key."""
+    rounds_granted: int
+    """The rounds that a person granted since then."""
     corrections: int
     """Unusable replies in a row."""
     texts: int
     """Consecutive replies that were only text."""
     questions: int
+    corrected: list["Correction"]
+    """The corrections that are made once, and were."""
+    by_planner: bool
+    """True if the planner's model does triage, because that of triage could not be used."""
     calls: list["Call"]
     """Read-only calls to make next."""
-    held: list[str]
+    call_answers: list[str]
     """Answers to printed calls that are not made; they are sent with the results of the others."""
-    then: Json | None
-    """A plan sent with the current looks, `{id, arguments}`; it is taken if none of them fails."""
-    found: list[str]
+    sent_plan: SentPlan | None
+    """It is taken if none of the looks that came with it fails."""
+    found_tools: list[str]
     """Tools found in addition to the offered ones."""
-    interjection_cursor: str
-    """The last interjection that its rounds include."""
-    heard: list[Json]
-    """The interjections that its rounds were the first to hear: rows of `key`, `text`, `at` and `heard`."""
     recalled: list[str]
     """Ids of the observations that were recalled."""
-    language: str
-    """The language of its last decision, if there are texts in that language."""
-    declared: str
-    """The language that its last decision declared."""
-    judged: Json | None
+    interjection_cursor: str
+    """The last interjection that its rounds include; "" if none."""
+    last_audit: Json | None
     """What the next audit of its answer needs of the last one."""
-    mode: str
-    """The previous mode; `reason` is the planner's reason for a change."""
-    reason: str
-    proposal: Json
-    """A plan to start from: the quick one, or one that a person spoke about or rejected."""
-    stand_in: bool
-    """True if the planner's model does triage, because that of triage could not be used."""
-    sketched: bool
-    """True if the proposal is the quick plan, used as the fallback."""
-    feedback: str | None
-    """What a person said: about a plan that they were shown, about a failure, or to a run that was interrupted."""
-    shown: Pause
-    """The pause of the plan that the person speaks about; it comes again if the planner answers."""
-    kept: Json
-    """The fields of the planning that proposed that plan, which its approval needs."""
-    failure: str
-    """Why a new plan is needed."""
-    failed: list[str]
-    """Steps that failed."""
+
+
+Correction = Literal["answer", "repeat", "lost", "language", "consent"]
+"""A correction of planning that is made once: an answer, a plan that failed before, a criterion that is left out, the
+language, a consent that is none."""
+
+
+class PlanningRecord(TypedDict):
+    """One planning of a request: why there is one, what it has to keep, how far it is, and what it proposed.
+
+    `state/plan/planning.py` makes it, with one function for each reason.
+    """
+
+    number: int
+    """The number of the planning within the request."""
+    transcript: str
+    """The key of its rounds, and the prefix of its questions: `plan`, `plan@2` …"""
+    phase: Literal["triage", "draft"]
+    open: bool
+    """True until it has an outcome."""
+    why: Reason
     finished: dict[str, Json]
     """Finished steps that are kept, id → `{content, result}`."""
-    tried: list[str]
-    """Hashes of work that failed before."""
-    promoted: str
-    """The code of a step that needs a plan."""
-    wants: str
-    """Why that step, which goes on, needs one."""
-    stale: list[str]
-    """Finished steps that the plan repeats."""
-    instead: dict[str, list[str]]
-    """Old step → the new steps that replace it."""
-    dropped: dict[str, str]
-    """Dropped step or criterion → the reason."""
-    let_go: bool
-    """True if a criterion of the goal is dropped."""
-    came_back: list[str]
-    """Criteria of a replaced one-step plan that the new plan does not mention."""
-    answer_told: bool
-    """True if an answer was sent back once; the other `…_told` record other corrections."""
-    repeat_told: bool
-    lost_told: bool
-    language_told: bool
-    consent_told: bool
+    failed: list[str]
+    """Steps that failed."""
+    feedback: Feedback | None
+    sketch: ProposedPlan | None
+    """The plan of triage, which the draft starts from and falls back on."""
+    change: PlanChange
+    """The change by the plan that it proposed last."""
+    language: str
+    """The language that its last decision declared; "" if none."""
+    work: PlanningWork
 
 
 class Approval(TypedDict, total=False):

@@ -3,6 +3,9 @@
 A migration converts the values of a run to the next version. Versions older than the first release are refused. Without
 an Agent in front of the graph, LangGraph adds a new message to the thread before any node can refuse it; the message
 waits there for a version that can read the thread.
+
+A subgraph stores no version: its state is of the version of the run, until the run goes on. What it then hands to the
+run may have today's shape already, so a migration leaves as it is what has the new shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -91,7 +94,68 @@ def _with_decision(call: Json) -> Json:
     return {**kept, "decided": {"kind": "approved", "by": call["approved"]}} if "approved" in call else kept
 
 
-MIGRATIONS: dict[int, Migration] = {2: _from_2, 3: _from_3}
+def _from_4(values: Json) -> Json:
+    """Migrate from version 4, in which a planning had one field for each thing that any of them may need."""
+    return {**values, "planning": _nested_planning(values["planning"])} if values.get("planning") else values
+
+
+def _nested_planning(old: Json) -> Json:
+    if "work" in old:
+        return old
+    why: Json = {"kind": "request"}
+    if old.get("promoted") in ("promoted:rounds", "promoted:write"):
+        why = {"kind": "growth", "code": old["promoted"], "wants": old.get("wants", "")}
+    elif old.get("failure"):
+        twice = old.get("promoted") == "promoted:failed"
+        why = {"kind": "failure", "failure": old["failure"], "tried": old.get("tried") or [], "twice": twice}
+    about, feedback, sketch = None, None, None
+    if shown := old.get("shown"):
+        about = {"pause": shown, "change": _change_of(old.get("kept") or {}), "language": ""}
+    if old.get("feedback"):
+        feedback = {"text": old["feedback"], "about": about}
+    if old.get("sketched"):
+        sketch = {"plan": old["proposal"], "reason": old.get("reason", ""), "change": _change_of(old)}
+    corrections = ("answer", "repeat", "lost", "language", "consent")
+    return {
+        **{key: old[key] for key in ("number", "transcript", "phase", "open")},
+        "why": why,
+        "finished": old.get("finished") or {},
+        "failed": old.get("failed") or [],
+        "feedback": feedback,
+        "sketch": sketch,
+        "change": _change_of(old),
+        "language": old.get("declared", ""),
+        "work": {
+            "rounds": old["rounds"],
+            "rounds_when_asked": old.get("since", 0),
+            "rounds_granted": int((old.get("granted") or {}).get("rounds", 0)),
+            "corrections": old["corrections"],
+            "texts": old.get("texts", 0),
+            "questions": old["questions"],
+            "corrected": [each for each in corrections if old.get(f"{each}_told")],
+            "by_planner": old.get("stand_in", False),
+            "calls": old.get("calls") or [],
+            "call_answers": old.get("held") or [],
+            "sent_plan": old.get("then"),
+            "found_tools": old.get("found") or [],
+            "recalled": old.get("recalled") or [],
+            "interjection_cursor": old.get("interjection_cursor", ""),
+            "last_audit": old.get("judged"),
+        },
+    }
+
+
+def _change_of(old: Json) -> Json:
+    return {
+        "stale": old.get("stale") or [],
+        "instead": old.get("instead") or {},
+        "dropped": old.get("dropped") or {},
+        "drops_criterion": old.get("let_go", False),
+        "unmentioned": old.get("came_back") or [],
+    }
+
+
+MIGRATIONS: dict[int, Migration] = {2: _from_2, 3: _from_3, 4: _from_4}
 """Version → its migration to the next one. Never edit one after its release: threads live for years."""
 
 
@@ -123,3 +187,10 @@ def migrate(
             )
         result = {**migrations[step](result), "version": step + 1}
     return result
+
+
+def migrate_inside(values: Json, version: int) -> Json:
+    """Return the values of a subgraph whose run is stored in this version; the same object if it is the present one."""
+    if version == VERSION:
+        return values
+    return {key: value for key, value in migrate({**values, "version": version}).items() if key != "version"}

@@ -22,11 +22,12 @@ from donewhen.state.channels import PLANNING, Json, Step, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.plan import answering_step
+from donewhen.state.plan.planning import starting_plan
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import APPROVED, user_statements
 from donewhen.state.reading.decisions import answering_finish_tool, control_tools
-from donewhen.state.records import Call
+from donewhen.state.records import Call, PlanningRecord
 from donewhen.state.settings import Profile, Settings
 
 LEAST_SEEN_CHARS = 4_000
@@ -121,12 +122,12 @@ def _find_tools_among(lines: str) -> Json:
     return tool
 
 
-async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
+async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: PlanningRecord) -> Offer:
     """Offer tools to planning: `Settings.tool_selection` less two for `find_tools`; nearly half of them for looking."""
-    toolbox, seen = deps.all_tools(settings), _newest_last(planning.get("found") or ())
-    named = {name for step in (planning.get("proposal") or {}).get("steps", ()) for name in step.get("tools") or ()}
+    toolbox, seen = deps.all_tools(settings), _newest_last(planning["work"]["found_tools"])
+    named = {name for step in starting_plan(planning).get("steps", ()) for name in step.get("tools") or ()}
     reads, most = deps.reads(settings), settings.tool_selection
-    quick = planning["phase"] == "triage" and not planning.get("stand_in")
+    quick = planning["phase"] == "triage" and not planning["work"]["by_planner"]
     room = _room(deps, min(len(reads), most) + len(seen), "triage" if quick else "plan", settings)
     if len(toolbox) <= most and room is None:
         return Offer([*reads], [name for name in toolbox if name not in reads])

@@ -22,7 +22,7 @@ from donewhen.state.language.words import fold_words
 from donewhen.state.ledger import Amounts, MeterRow, add
 from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
 from donewhen.state.people.answers import OWN_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
-from donewhen.state.plan.planning import start_replanning
+from donewhen.state.plan.planning import plan_after_failure, with_more_rounds
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
@@ -129,15 +129,14 @@ class BudgetPause(OpenPause):
         if answer.kind == "extend" and step:
             return {"steps": {step: {"granted": add(self.record(values).get("granted"), answer.amounts)}}}
         if answer.kind == "extend" and self.of_planning:
-            own, rest = ({k: v for k, v in answer.amounts.items() if (k == "rounds") == mine} for mine in (True, False))
-            planning = values["planning"]
-            return {"planning": {**planning, "granted": add(planning.get("granted"), own)}, "granted": rest}
+            rest = {key: amount for key, amount in answer.amounts.items() if key != "rounds"}
+            return {"planning": with_more_rounds(values["planning"], answer.amounts.get("rounds", 0)), "granted": rest}
         if answer.kind == "extend":
             return {"granted": answer.amounts}
         if answer.kind == "replan":
             over: StepRecord = {"status": "exhausted", "reason": reached, "handled": True}
             steps: Json = {step: change_status(self.record(values), over, decided.at)} if step else {}
             records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
-            planning = start_replanning(records, f"{reached}; find a cheaper way", answer.text or None)
+            planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None)
             return {"planning": planning, "steps": steps, **grant_replan(self.with_replan)}
         return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": reached}}

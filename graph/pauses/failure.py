@@ -18,7 +18,7 @@ from donewhen.state.people.answers import (
     read_ending,
     read_words,
 )
-from donewhen.state.plan.planning import start_replanning
+from donewhen.state.plan.planning import plan_after_failure
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
@@ -67,7 +67,7 @@ class FailurePause(OpenQuestion):
         failed = {id: {"handled": True} for id in self.failed}
         if answer.kind == "replan":
             feedback = None if option_key(answer.text) else answer.text
-            planning = start_replanning(values, self.failure, feedback)
+            planning = plan_after_failure(values, self.failure, feedback)
             return {"steps": failed, "planning": planning, **grant_replan(self.with_replan)}
         if answer.kind == "deliver":
             reason = say_why(language, "delivered_early")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from donewhen.graph.context import Deps
 from donewhen.graph.pauses.pause import PermissionPause, ResolvedAnswer
@@ -15,12 +15,12 @@ from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
-from donewhen.state.plan.planning import OF_PROPOSAL, OF_REQUEST, fresh_planning, unfinished_steps
+from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
 from donewhen.state.plan.text import moments_text, plan_text, schedule_text
-from donewhen.state.records import PLAN_ACTION, Approval
+from donewhen.state.records import PLAN_ACTION, Approval, Pause
 from donewhen.state.settings import Settings
 
 _ENDS_ASKING = pattern(r"[?？؟][^\w?？؟]{0,9}\Z")
@@ -163,9 +163,8 @@ class PlanPause(PermissionPause):
 
     def _validate(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Json | str:
         """Return the edited plan, whole. Finished steps must stay in it unchanged."""
-        planning, steps = values.get("planning") or {}, self.plan["steps"]
-        stale = planning.get("stale", ())
-        finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in stale}
+        planning, steps = values["planning"], self.plan["steps"]
+        finished = {id: row for id, row in planning["finished"].items() if id not in planning["change"]["stale"]}
         done = {step["id"]: step for step in steps if step["id"] in finished}
         edited = dict(answer.plan or {})
         listed = edited.get("steps") if isinstance(edited.get("steps"), list) else []
@@ -222,21 +221,11 @@ class PlanPause(PermissionPause):
             return {"approvals": [row], "ending": {"code": "cancelled", "reason": reason}, **kept}
         planning = values["planning"]
         if not answer.text:
-            refused = {**planning, "open": False}
-            return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
-        again = self._plan_again(planning, answer.text)
+            return {"approvals": [row], "plan": (approval or {})["plan"], "planning": close_planning(planning)}
+        shown = {key: item for key, item in self.dump().items() if key not in ("others", "problem", "draft")}
+        again = plan_with_words(planning, cast("Pause", shown), answer.text)
         plan = approval["plan"] if approval else None
         return {"approvals": [row], "planning": again, "plan": plan}
-
-    def _plan_again(self, planning: Mapping[str, Any], feedback: str) -> Json:
-        """Return the planning that reads what the person says about this plan."""
-        known = {key: planning[key] for key in OF_REQUEST if planning.get(key)}
-        shown = {key: item for key, item in self.dump().items() if key not in ("others", "problem", "draft")}
-        known |= {"shown": shown, "kept": {key: planning[key] for key in OF_PROPOSAL if key in planning}}
-        again = fresh_planning(planning["number"] + 1, feedback=feedback, proposal=self.plan, **known)
-        if planning.get("failure") or planning.get("wants"):
-            again["phase"] = "draft"
-        return dict(again)
 
 
 def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval:

@@ -29,6 +29,7 @@ from donewhen.state.people.answers import (
     words_of,
 )
 from donewhen.state.people.payload import form_text
+from donewhen.state.plan.planning import after_question
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import observation
 from donewhen.state.settings import Settings
@@ -112,7 +113,7 @@ class QuestionPause(OpenQuestion):
         entry = observation(
             f"{step}.{number}",
             step,
-            (record if self.step else planning).get("rounds", 0),
+            record.get("rounds", 0) if self.step else planning["work"]["rounds"],
             "user",
             answer.text or NO_ANSWER,
             ok=answer.kind == "answer",
@@ -122,8 +123,8 @@ class QuestionPause(OpenQuestion):
         told = render_observation(entry, 20_000)
         message: BaseMessage = ToolMessage(told, tool_call_id=self.call) if self.call else HumanMessage(told)
         if not self.step:  # a person was asked, so planning has all its rounds again
-            asked_again = {**planning, "since": planning["rounds"], "granted": {}}
-            return {"planning": asked_again, "journal": [entry], "transcripts": {planning["transcript"]: [message]}}
+            again, messages = after_question(planning), {planning["transcript"]: [message]}
+            return {"planning": again, "journal": [entry], "transcripts": messages}
         change = change_status(record, {"status": "ready", "observed": number})
         if answer.kind == "answer":
             change["silent"] = 0

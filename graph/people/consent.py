@@ -16,7 +16,7 @@ from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_record, fresh_records
-from donewhen.state.records import Approval, StepRecord
+from donewhen.state.records import Approval, PlanChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, change_status
 
@@ -154,12 +154,12 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     approval, records = values.get("approval"), values.get("steps") or {}
     if not approval or approval.get("at_work"):
         return {}
-    plan, change = approval["plan"], values.get("planning") or {}
-    stale = change.get("stale") or []
+    plan, change = approval["plan"], values["planning"]["change"]
+    stale = change["stale"]
     before = (approval.get("before") or {}).get("steps") or ()
     # An approved plan that never became active, as after a kill, left no records.
     known = {**{step["id"]: fresh_record() for step in before}, **records}
-    ids, said = {step["id"] for step in plan["steps"]}, change.get("dropped") or {}
+    ids, said = {step["id"] for step in plan["steps"]}, change["dropped"]
     language = values.get("language", "en")
     gone: dict[str, StepRecord] = {}
     for id, record in known.items():
@@ -175,7 +175,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     ended = sorted(id for id in known if id in stale or id not in ids or id in fresh)
     done = [key for id in ended for key in known[id].get("wrote") or ()]
     update |= {"settled_writes": done} if done else {}
-    update |= {"planning": {**values["planning"], "stale": []}} if stale else {}
+    update |= {"planning": {**values["planning"], "change": {**change, "stale": []}}} if stale else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         revision, by = approval["revision"], approval["by"]
         decision = "approve" if by == "policy" else "carried over"
@@ -184,20 +184,17 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     return update
 
 
-def _replaced_steps(
-    approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any], language: str
-) -> Json:
+def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], change: PlanChange, language: str) -> Json:
     """Return what the records say about replaced steps: their content, and the steps that replace them.
 
     The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
     """
-    ids, stale = {step["id"] for step in approval["plan"]["steps"]}, change.get("stale") or ()
-    instead, rows = change.get("instead") or {}, Json()
+    ids, rows = {step["id"] for step in approval["plan"]["steps"]}, Json()
     for step in (approval.get("before") or {}).get("steps") or ():
         id, done = step["id"], records.get(step["id"], {}).get("status") == "done"
-        if id in ids or (done and id not in stale):
+        if id in ids or (done and id not in change["stale"]):
             continue
-        new = [other for other in instead.get(id, ()) if other in ids]
+        new = [other for other in change["instead"].get(id, ()) if other in ids]
         rows[id] = {"replaced": {"content": step["content"], "by": approval["by"], "instead": new}}
         if done:
             rows[id] |= change_status(records[id], {"status": "stale", "reason": say_why(language, "stale")})

@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
@@ -12,9 +13,9 @@ from langgraph.store.base import BaseStore
 from donewhen.graph.clock import current_clock
 from donewhen.graph.events import now, place_event, send, thread_of, without_secrets
 from donewhen.graph.tools.effects import read_all
-from donewhen.state.channels import Json
+from donewhen.state.channels import Json, Step
 from donewhen.state.proof.journal import observation
-from donewhen.state.records import JournalEntry
+from donewhen.state.records import JournalEntry, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.values import storable, store_label
 
@@ -118,26 +119,37 @@ async def delete_interjections(store: BaseStore, thread_id: str) -> None:
         await store.adelete(item.namespace, item.key)
 
 
-async def with_interjections(
-    state: Any,
-    record: Literal["record", "planning"],
-    cursor: str,
-    runtime: Runtime[Settings],
-    then: str = FOLLOW_IN_STEP,
-) -> tuple[Any, list[AnyMessage]]:
-    """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
-    place = PLANNING if record == "planning" else state["step"]["id"]
-    if not (interjections := await new_interjections(runtime, cursor, place)):
+@dataclass(frozen=True)
+class NewWords:
+    """What the user said since a round looked last."""
+
+    message: HumanMessage
+    """It, with what to do about it."""
+    cursor: str
+    """The last of it."""
+    first: list[Json]
+    """What no other round has heard."""
+
+
+async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, then: str) -> NewWords | None:
+    """Return what the user said since `cursor`, for a round of a step, or of planning; None if there is nothing."""
+    if not (said := await new_interjections(runtime, cursor, step or PLANNING)):
+        return None
+    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(said, 1))
+    message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
+    return NewWords(message, said[-1]["key"], await mark_heard(runtime, said, step))
+
+
+async def with_interjections(state: Step, cursor: str, runtime: Runtime[Settings]) -> tuple[Step, list[AnyMessage]]:
+    """Return a step's state with the user's interjections since `cursor`, and the message that was added, if any."""
+    if not (new := await hear(runtime, cursor, state["step"]["id"], FOLLOW_IN_STEP)):
         return state, []
-    first = await mark_heard(runtime, interjections, None if record == "planning" else state["step"]["id"])
-    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(interjections, 1))
-    said = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
-    heard = [*state[record].get("heard", ()), *first]
-    now = {
-        record: {**state[record], "interjection_cursor": interjections[-1]["key"], "heard": heard},
-        "transcript": [*state.get("transcript", ()), said],
+    record: StepRecord = {
+        **state["record"],
+        "interjection_cursor": new.cursor,
+        "heard": [*state["record"].get("heard", ()), *new.first],
     }
-    return {**state, **now}, [said]
+    return {**state, "record": record, "transcript": [*state.get("transcript", ()), new.message]}, [new.message]
 
 
 def _id_of(row: Mapping[str, Any], n: int) -> str:

@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from donewhen.graph.events import emit_charge, now
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.reply import Decision
-from donewhen.graph.pauses.pause import ResolvedAnswer, load_pause
+from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
 from donewhen.graph.people.answers import missing_tools
 from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
 from donewhen.graph.people.interjections import heard_entries, new_interjections
-from donewhen.graph.planning.outcomes import PlanningRound, close_words, planning_cursor, send_correction
+from donewhen.graph.planning.outcomes import PlanningRound, keep_shown_plan, planning_cursor, send_correction
 from donewhen.graph.round import Role, no_objections
 from donewhen.graph.step.talk import Talk, decides_nothing
 from donewhen.prompts import brief, instructions, section
@@ -21,6 +21,7 @@ from donewhen.state.channels import Json, Planning
 from donewhen.state.language.short_replies import asks_something
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.answers import Answer
+from donewhen.state.plan.planning import shown_plan
 from donewhen.state.reading.decisions import CONSENT, control_tools
 
 NOT_SURE = (
@@ -34,35 +35,37 @@ NOBODY = "the second reader gave no usable reply"
 
 async def take_consent(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Approve the plan that was shown with the person's words, or tell the planner why not, once for these words."""
-    state, planning = round.state, round.planning
-    shown = load_pause(planning["shown"])
+    state, feedback, about = round.state, round.planning["feedback"], shown_plan(round.planning)
+    assert feedback
+    assert about  # else nothing could be accepted
+    shown = load_pause(about["pause"])
     cursor = state["run"].get("interjection_cursor") or ""
     later = await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(state))
-    words = "\n".join([str(planning["feedback"]), *(entry["text"] for entry in later)])
+    words = "\n".join([feedback["text"], *(entry["text"] for entry in later)])
     spent = Amounts()
     if asks_something(words):
         why = ASKED
     else:
-        why, spent = await _doubt(round, words)
+        why, spent = await _doubt(round, shown, words)
     if not why and await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         why = SAID_MORE
     if not why:
         why = missing_tools(state["run"], [shown], "yes", round.deps.executors, round.settings)
     if why:
         # Later words may be the consent, so it can be taken with them.
-        round = round if why == SAID_MORE else round.note(consent_told=True)
+        round = round if why == SAID_MORE else round.correct_once("consent")
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
     taken = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"))
-    given = shown.apply({**state["run"], "planning": planning}, taken)
+    given = shown.apply({**state["run"], "planning": round.planning}, taken)
     kept: Json = {key: given[key] for key in ("approvals", "plan", "approval", "ending") if key in given}
-    return {"planning": close_words(planning), **kept, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
+    return {**keep_shown_plan(round, about), **kept, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
 
 
-async def _doubt(round: PlanningRound, words: str) -> tuple[str, Amounts]:
+async def _doubt(round: PlanningRound, shown: OpenPause, words: str) -> tuple[str, Amounts]:
     """Return why the judge finds no consent in these words, "" if it does; and what asking it cost."""
-    shown, fence = load_pause(round.planning["shown"]).text(whole=True), round.state["brief"]["fence"]
-    asked = brief(section("shown", shown, fence), section("reply", words, fence))
+    fence = round.state["brief"]["fence"]
+    asked = brief(section("shown", shown.text(whole=True), fence), section("reply", words, fence))
     reader = _Reader(round.calls(), messages=[SystemMessage(instructions("consent")), HumanMessage(asked)])
     why = await reader.have(READER)
     emit_charge(round.runtime, None, reader.context.spent)

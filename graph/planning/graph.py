@@ -55,6 +55,6 @@ def after_round(state: Planning) -> Literal["triage", "draft", "look", "__end__"
     """Continue in the current phase until there is a plan, a question or an ending."""
     if state.get("plan") or state.get("pending") or state.get("ending"):
         return "__end__"
-    if state["planning"].get("calls"):
+    if state["planning"]["work"]["calls"]:
         return "look"
     return "draft" if state["planning"]["phase"] == "draft" else "triage"

@@ -20,13 +20,13 @@ from donewhen.state.channels import Planning
 from donewhen.state.ledger import allowance_left, first_exhausted
 from donewhen.state.proof.journal import is_tool_call
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import Ask, Call, JournalEntry, PlanningRecord
+from donewhen.state.records import Ask, Call, JournalEntry, PlanningRecord, PlanningWork
 from donewhen.state.settings import Settings
 
 
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the read calls of the last reply, as far as the budget allows."""
-    calls, key = state["planning"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
+    calls, key = state["planning"]["work"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
     if key and any(call["name"] not in LOOKUPS for call in calls):
         return out_of_budget(PlanningRound(state, runtime, deps), key)
     tools, observed = deps.reads(runtime.context, state["approval"]), len(known_entries(state))
@@ -43,7 +43,7 @@ class Looks(Calls[Planning]):
     def __post_init__(self) -> None:
         super().__post_init__()
         planning = self.planning["planning"]
-        self.calls, self.held = planning["calls"], list(planning.get("held") or ())
+        self.calls, self.held = planning["work"]["calls"], list(planning["work"]["call_answers"])
         self.limit = observation_limit(self.deps, self.settings, ROLE[planning["phase"]])
 
     async def _rule(self, call: Call) -> Ruling:
@@ -69,14 +69,17 @@ class Looks(Calls[Planning]):
         emit_charge(self.runtime, None, self.spent)
         if self.held:
             self.results.append(HumanMessage("\n\n".join(self.held)))
-        planning = self.planning["planning"]
-        after: PlanningRecord = {**planning, "calls": [], "held": []}
+        before = self.planning["planning"]["work"]
+        after: PlanningWork = {
+            **before,
+            "calls": [],
+            "call_answers": [],
+            "found_tools": [*before["found_tools"], *self.found],
+            "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
+        }
         looked = [entry for entry in self.noted if entry["source"] == "tool"]
-        if (then := planning.get("then")) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looked)):
-            self._send_back("submit_plan", then["id"])
-            after["then"] = None
-        if self.found:
-            after["found"] = [*(planning.get("found") or ()), *self.found]
-        if self.recalled:
-            after["recalled"] = [*(planning.get("recalled") or ()), *(id for id, *_ in self.recalled)]
-        return {"planning": after, "journal": self.noted, "transcript": self.results, "spent": self.spent}
+        if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looked)):
+            self._send_back("submit_plan", plan["id"])
+            after["sent_plan"] = None
+        planning: PlanningRecord = {**self.planning["planning"], "work": after}
+        return {"planning": planning, "journal": self.noted, "transcript": self.results, "spent": self.spent}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, Self, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
@@ -33,15 +33,33 @@ from donewhen.state.channels import PLANNING, Json, Planning
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import amount_name, say, say_why
 from donewhen.state.ledger import Amounts, Limits, add, allowance_left, subtract
-from donewhen.state.plan.planning import OF_REQUEST, fresh_planning, goes_on, mode_row
-from donewhen.state.plan.revise import hash_work
-from donewhen.state.plan.steps import FAILED_TWICE, FOR_WRITE
+from donewhen.state.plan.planning import (
+    close_planning,
+    failed_twice,
+    failed_work,
+    goes_on,
+    is_about_write,
+    mode_of,
+    mode_row,
+    shown_plan,
+)
+from donewhen.state.plan.revise import hash_work, no_change
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
-from donewhen.state.records import Ending, JournalEntry, Mode, PlanningRecord
+from donewhen.state.records import (
+    Correction,
+    Ending,
+    JournalEntry,
+    Mode,
+    PlanChange,
+    PlanningRecord,
+    PlanningWork,
+    ProposedPlan,
+    ShownPlan,
+)
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -87,9 +105,31 @@ class PlanningRound(Work[Planning]):
         return self.state["planning"]
 
     @property
+    def record(self) -> PlanningWork:
+        """The rounds so far."""
+        return self.planning["work"]
+
+    def note(self, **fields: Any) -> Self:
+        """Set these fields in the record of the rounds."""
+        return self.plan_with(work={**self.record, **fields})
+
+    def plan_with(self, **fields: Any) -> Self:
+        """Set these fields in the planning record."""
+        self.state = {**self.state, "planning": cast("PlanningRecord", {**self.planning, **fields})}
+        return self
+
+    def was_corrected(self, what: Correction) -> bool:
+        """Return whether this correction was made, which is made once."""
+        return what in self.record["corrected"]
+
+    def correct_once(self, what: Correction) -> Self:
+        """Note that this correction is made."""
+        return self if self.was_corrected(what) else self.note(corrected=[*self.record["corrected"], what])
+
+    @property
     def language(self) -> str:
-        """The language of the runtime's texts."""
-        return _language(self.state)
+        """The language of the runtime's texts: the last declared one, else that of the run."""
+        return self.state["language"]
 
     @property
     def entries(self) -> list[JournalEntry]:
@@ -101,14 +141,14 @@ class PlanningRound(Work[Planning]):
         """The decisions allowed in this phase, minus the one that a forced mode excludes."""
         gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         recall = ("recall",) if self.state["brief"]["before"] else ()
-        if self.planning.get("shown"):  # a question about the plan is answered in every phase and mode
-            accept = ACCEPT if not self.planning.get("consent_told") and can_judge(self.deps, self.settings) else ()
+        if shown_plan(self.planning):  # a question about the plan is answered in every phase and mode
+            accept = ACCEPT if not self.was_corrected("consent") and can_judge(self.deps, self.settings) else ()
             return self.offer.legal((*TRIAGE, *accept, *recall))
         return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
 
     def left(self) -> Amounts:
         """Return what planning may still spend; it has rounds of its own."""
-        return {**super().left(), "rounds": rounds_left(self.planning, self.settings)}
+        return {**super().left(), "rounds": rounds_left(self.record, self.settings)}
 
     def leave(self, obstacle: str) -> Planning:
         """Go on with the quick plan; without one, ask for more or end, by policy."""
@@ -119,12 +159,12 @@ class PlanningRound(Work[Planning]):
 
     def fail(self, error: ModelError) -> Planning:
         """Refuse if the provider does; let the planner's model stand in for that of triage; else end planning."""
-        if error.code == "content_filter" and not self.planning.get("sketched"):
+        if error.code == "content_filter" and not self.planning["sketch"]:
             return refuse(self, error)
-        alone = self.planning["phase"] != "triage" or self.planning.get("stand_in")
+        alone = self.planning["phase"] != "triage" or self.record["by_planner"]
         if not alone and self.deps.chosen("triage", self.settings) != self.deps.chosen("plan", self.settings):
             emit(self.runtime, "note", text=f"The model of the planner takes over triage: {error}"[:500])
-            return {"planning": self.note(stand_in=True).planning}
+            return {"planning": self.note(by_planner=True).planning}
         return fail_planning(self, "model_error", str(error))
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Planning:
@@ -151,46 +191,46 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     """End a failed phase. The draft falls back on the triage's plan and says so (P04), a step at work goes on, and a
     plan that a person spoke about is shown again; otherwise the run ends.
     """
-    if round.planning.get("sketched"):
+    if sketch := round.planning["sketch"]:
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _propose(round, round.planning["proposal"])
+        return _propose(round, sketch)
     if goes_on(round.planning):
         return _keep_plan(round, reason)
-    if round.planning.get("shown"):
-        problem = say(_language(round.state), "unclear", "not_answered", why=reason)
-        return _show_again(round, "", problem=problem)
+    if shown := shown_plan(round.planning):
+        problem = say(round.language, "unclear", "not_answered", why=reason)
+        return _show_again(round, shown, "", problem=problem)
     return {"ending": {"code": code, "reason": reason}}
 
 
 def out_of_budget(round: PlanningRound, key: str) -> Planning:
     """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
     settings, planning, state = round.settings, round.planning, round.state
-    if planning.get("sketched") or goes_on(planning) or settings.at_limit != "ask":
+    if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
         name = amount_name(round.language, key)
         return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
     before = state["account"]
     spent = add(before["spent"], add(state.get("spent"), round.spent))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
-    more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": _language(state)}
+    more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": round.language}
     account = Account(settings.limits, before["granted"], spent, **more)
     return _ask_for_more(round, budget_pause(account, key, _budget_id(round, key)))
 
 
-def rounds_left(planning: PlanningRecord, settings: Settings) -> int:
+def rounds_left(work: PlanningWork, settings: Settings) -> int:
     """Return how many model decisions planning has left since a person was last asked something."""
-    used = planning["rounds"] - planning.get("since", 0)
-    return settings.plan_rounds + int(planning.get("granted", {}).get("rounds", 0)) - used
+    return settings.plan_rounds + work["rounds_granted"] - (work["rounds"] - work["rounds_when_asked"])
 
 
 def out_of_rounds(round: PlanningRound) -> Planning:
     """Continue with the quick plan when planning has used its rounds; else ask for more, or end, by policy."""
-    settings, planning, state = round.settings, round.planning, round.state
-    if planning.get("sketched") or goes_on(planning) or settings.at_limit != "ask":
+    settings, planning, work = round.settings, round.planning, round.record
+    if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
         return fail_planning(round, "no_plan", say_why(round.language, "planning_rounds", settings.plan_rounds))
-    used = {"rounds": planning["rounds"] - planning.get("since", 0)}
-    limits, granted = Limits(rounds=settings.plan_rounds), planning.get("granted") or {}
-    more: Json = {"done": state["account"]["done"], "unplanned": True, "planning": True, "language": _language(state)}
+    used = {"rounds": work["rounds"] - work["rounds_when_asked"]}
+    limits, granted = Limits(rounds=settings.plan_rounds), {"rounds": work["rounds_granted"]}
+    done = round.state["account"]["done"]
+    more: Json = {"done": done, "unplanned": True, "planning": True, "language": round.language}
     account = Account(limits, granted, used, needs=("rounds",), **more)
     return _ask_for_more(round, budget_pause(account, "rounds", _budget_id(round, "rounds")))
 
@@ -202,60 +242,61 @@ def _ask_for_more(round: PlanningRound, pending: OpenPause) -> Planning:
 
 
 def _budget_id(round: PlanningRound, key: str) -> str:
-    return f"budget.{round.planning['transcript']}.{key}.{round.planning['rounds']}"
+    return f"budget.{round.planning['transcript']}.{key}.{round.record['rounds']}"
 
 
 async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Pass the plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
-    plan = round.plan
-    tried = () if round.planning.get("feedback") else round.planning.get("tried", ())
-    change: PlanningRecord = plan.pop("change", {})
-    finished = [id for id in round.planning.get("finished") or () if id not in change.get("stale", ())]
-    if hash_work(plan, finished) in tried:
+    plan, planning, sketch = round.plan, round.planning, round.planning["sketch"]
+    change: PlanChange = plan.pop("change", no_change())
+    finished = [id for id in planning["finished"] if id not in change["stale"]]
+    if not planning["feedback"] and hash_work(plan, finished) in failed_work(planning):
         return await _send_back_repeated(round, message, decision)
-    round = round.note(corrections=0, **change)
-    if round.planning["phase"] == "triage" and plan["need_thinking"]:
+    reason = str(decision.arguments.get("reason") or (sketch["reason"] if sketch else ""))
+    proposed: ProposedPlan = {"plan": plan, "reason": reason, "change": change}
+    round.note(corrections=0)
+    if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
-        return {"planning": {**round.planning, "phase": "draft", "proposal": plan, "sketched": True}}
-    return _propose(round, plan)
+        return {"planning": round.plan_with(phase="draft", sketch=proposed).planning}
+    return _propose(round, proposed)
 
 
 async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
-    if not round.planning.get("repeat_told"):
-        return send_correction(round.note(repeat_told=True), message, [REPEATED])
+    if not round.was_corrected("repeat"):
+        return send_correction(round.correct_once("repeat"), message, [REPEATED])
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
     if round.settings.unattended:
         return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
-    question = say(_language(round.state), "ask", "repeated", steps=steps[:500])
-    return await ask_question(
-        round.note(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
-    )
+    question = say(round.language, "ask", "repeated", steps=steps[:500])
+    round.plan_with(why={**round.planning["why"], "tried": []})  # a person may want it once more
+    return await ask_question(round, message, Decision("ask_user", {"question": question}, id=decision.id))
 
 
-def _propose(round: PlanningRound, plan: Json) -> Planning:
-    state, planning, language = round.state, round.planning, _language(round.state)
+def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
+    """Show the plan to a person, or start it if nobody has to be asked."""
+    state, planning, language = round.state, round.planning, round.language
+    plan, change, why, shown = proposed["plan"], proposed["change"], planning["why"], shown_plan(planning)
     count = len(plan["steps"])
-    reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
-    if goes_on(planning) and count > 1:
-        reason = say(language, "mode", "promoted", said=planning.get("wants", ""))
+    reason = proposed["reason"] or say(language, "mode", "enough" if count == 1 else "takes", number=count)
+    if why["kind"] == "growth" and count > 1:
+        reason = say(language, "mode", "promoted", said=why["wants"])
     proposal = Proposal(
         plan,
         language,
         state["approval"],
         granted=state["account"]["granted"],
-        ask=bool(planning.get("let_go")) or planning.get("promoted") == FOR_WRITE,
-        reasons=planning.get("dropped") or {},
-        before=(planning.get("shown") or {}).get("plan"),
+        ask=change["drops_criterion"] or is_about_write(planning),
+        reasons=change["dropped"],
+        before=shown["pause"]["plan"] if shown else None,
     )
     update = propose_plan(proposal, round.settings, round.deps)
     if goes_on(planning) and update.get("pending") and round.settings.unattended:
         return _keep_plan(round, "nobody is asked about a larger one")
-    modes = _record_mode(round, "plan" if count > 1 or planning.get("promoted") == FAILED_TWICE else "step", reason)
+    modes = _record_mode(round, "plan" if count > 1 or failed_twice(planning) else "step", reason)
     emit(round.runtime, "plan", plan=plan)
-    after = {key: item for key, item in planning.items() if key not in ("shown", "kept")}
-    return {"planning": {**after, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+    return {"planning": {**close_planning(planning), "change": change}, **modes, **update}  # type: ignore[typeddict-item]
 
 
 def _keep_plan(round: PlanningRound, why: str) -> Planning:
@@ -263,13 +304,12 @@ def _keep_plan(round: PlanningRound, why: str) -> Planning:
     approval = round.state["approval"]
     assert approval is not None
     emit(round.runtime, "note", text=f"The plan stays as it is, and its step goes on: {why}"[:500])
-    planning = {key: item for key, item in round.planning.items() if key not in ("shown", "kept")}
-    return {"planning": {**planning, "open": False}, "plan": approval["plan"]}  # type: ignore[typeddict-item]
+    return {"planning": close_planning(round.planning), "plan": approval["plan"]}
 
 
 def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     """Stream and record the request's mode if it changed."""
-    if round.planning.get("mode") == mode:
+    if mode_of(round.state["run"]) == mode:
         return {}
     by = "triage" if round.planning["phase"] == "triage" else "plan"
     by = "promotion" if goes_on(round.planning) else by
@@ -280,44 +320,47 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
 
 async def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave the read calls to the next node, and answer the refused ones."""
-    answers, held = answer_refused(decision)
-    planning: PlanningRecord = {**round.planning, "corrections": 0, "texts": 0, "calls": decision.calls, "held": held}
-    if then := decision.claim:
-        planning["then"] = {"id": then.id, "arguments": then.arguments}
-    return {"planning": planning, "transcript": [message, *answers]}
+    answers, printed = answer_refused(decision)
+    round.note(corrections=0, texts=0, calls=decision.calls, call_answers=printed)
+    if plan := decision.claim:
+        round.note(sent_plan={"id": plan.id, "arguments": plan.arguments})
+    return {"planning": round.planning, "transcript": [message, *answers]}
 
 
-async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: Decision, shown: ShownPlan) -> Planning:
     """Answer the person's words about a plan that waits for them, and show the plan again: nothing is approved."""
-    planning, shown = round.planning, load_pause(round.planning["shown"])
+    pause = load_pause(shown["pause"])
     text, scope = str(decision.arguments["text"]), EvidenceScope(round.entries, PLANNING)
     found = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
     problems = [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
-    if problems and not planning.get("answer_told"):
-        return send_correction(round.note(answer_told=True), message, problems)
+    if problems and not round.was_corrected("answer"):
+        return send_correction(round.correct_once("answer"), message, problems)
     said = round.message_id("answer.text")
-    about = shown.but(reply=text, message_id=said, question=text).dump()
+    about = pause.but(reply=text, message_id=said, question=text).dump()
     if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
         if round.voice:
             round.voice.retract("answer.text")
         return send_correction(round, message, [refused], "refused")
-    return _show_again(round, text, message_id=said)
+    return _show_again(round, shown, text, message_id=said)
 
 
-def _show_again(round: PlanningRound, reply: str, **more: str | None) -> Planning:
+def _show_again(round: PlanningRound, shown: ShownPlan, reply: str, **more: str | None) -> Planning:
     """Ask for the consent to a plan again, with the reply and what else the person reads before it."""
-    shown = round.planning["shown"]
-    pending = load_pause(shown).but(**{"tool_call_id": new_call_id(), "message_id": None, "reply": reply, **more})
+    again = {"tool_call_id": new_call_id(), "message_id": None, "reply": reply, **more}
+    pending = load_pause(shown["pause"]).but(**again)
     asked = pause_message(pending)
     push_rest(asked, reply, inside=True)
-    planning = close_words(round.planning)
-    return {"planning": planning, "plan": shown["plan"], "pending": pending.dump(), "messages": [asked]}
+    kept = keep_shown_plan(round, shown)
+    return {**kept, "plan": shown["pause"]["plan"], "pending": pending.dump(), "messages": [asked]}
 
 
-def close_words(planning: PlanningRecord) -> PlanningRecord:
-    """Return the planning record as it was when the plan was shown: what a person said about it is settled."""
-    known = {key: item for key, item in planning.items() if key in OF_REQUEST and item}
-    return fresh_planning(planning["number"], open=False, rounds=planning["rounds"], **known, **planning["kept"])
+def keep_shown_plan(round: PlanningRound, shown: ShownPlan) -> Planning:
+    """Close the planning, with the plan that was shown as its proposal, in the language in which it was shown."""
+    planning = close_planning(round.planning)
+    return {
+        "planning": {**planning, "change": shown["change"], "language": shown["language"]},
+        "language": round.state["run"].get("language", "en"),
+    }
 
 
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
@@ -327,8 +370,8 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     data does not fit the form, or a judge doubts it.
     A judge is asked only if something was read or changed, or if it rests on what earlier requests observed.
     """
-    if round.planning.get("shown"):
-        return await answer_about_plan(round, message, decision)
+    if shown := shown_plan(round.planning):
+        return await answer_about_plan(round, message, decision, shown)
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
     context = round.calls()
     before: list[JournalEntry] = list(state["brief"]["before"])
@@ -342,8 +385,8 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
     forms = [*(f"evidence: {each}" for each in found.imprecise), *flaws]
     problems = [f"evidence: {each}" for each in found.problems]  # what does not exist is never taken
-    if problems or (forms and not round.planning.get("answer_told")):
-        return send_correction(round.note(answer_told=True), message, [*problems, *forms])
+    if problems or (forms and not round.was_corrected("answer")):
+        return send_correction(round.correct_once("answer"), message, [*problems, *forms])
     more: Planning = {}
     audited: Json | None = None
     answers = [*state["asked"], *entries]
@@ -354,22 +397,22 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if verdict.question:
         asked = {"question": verdict.question, "options": [*END_OPTIONS]}
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
-    used = {each["observation"] for each in good} | {*(round.planning.get("recalled") or ())}
+    used = {each["observation"] for each in good} | {*round.record["recalled"]}
     earlier = [entry for entry in before if entry["id"] in used]
     if is_audit_due(round.settings, state["run"], [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": good}]}
         subject = Subject(state["run"], arguments["text"], [*earlier, *words, *entries], output, verdicts)
-        subject = replace(subject, before=round.planning.get("judged"))
+        subject = replace(subject, before=round.record["last_audit"])
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
-        round = round.note(judged=judged(subject, cast("AuditRow", audited), context.noted))
-        if (doubts := doubts_to_send_back(audited)) and not round.planning.get("answer_told"):
-            update = send_correction(round.note(answer_told=True), message, [*doubts, ONLY_SHOWN])
+        round.note(last_audit=judged(subject, cast("AuditRow", audited), context.noted))
+        if (doubts := doubts_to_send_back(audited)) and not round.was_corrected("answer"):
+            update = send_correction(round.correct_once("answer"), message, [*doubts, ONLY_SHOWN])
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     if await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         messages = [message, *reply_messages(message, SAID_MEANWHILE)]
-        return {"planning": {**round.planning, "corrections": 0}, "transcript": messages, **more}
+        return {"planning": round.note(corrections=0).planning, "transcript": messages, **more}
     ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = round.message_id("answer.text")
     ending["earlier"] = [entry["id"] for entry in earlier]
@@ -380,7 +423,7 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     rests = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {rests}" if rests else "it needs no work")
     return {
-        "planning": {**round.planning, "corrections": 0, "judged": None},
+        "planning": round.note(corrections=0, last_audit=None).planning,
         "ending": ending,
         **_record_mode(round, "answer", why),
         **more,
@@ -396,8 +439,7 @@ async def _words(state: Planning, runtime: Runtime[Settings]) -> list[JournalEnt
 
 def planning_cursor(state: Planning) -> str:
     """Return the last interjection that the brief or the rounds of planning include."""
-    own, run = state["planning"].get("interjection_cursor"), state["run"].get("interjection_cursor")
-    return max(own or "", run or "")
+    return max(state["planning"]["work"]["interjection_cursor"], state["run"].get("interjection_cursor") or "")
 
 
 def planning_caller(state: Planning, runtime: Runtime[Settings], spent: Amounts | None) -> Caller:
@@ -411,8 +453,8 @@ def planning_caller(state: Planning, runtime: Runtime[Settings], spent: Amounts 
         known_entries(state),
         brief["before"],
         planning["number"],
-        planning["rounds"],
-        _language(state),
+        planning["work"]["rounds"],
+        state["language"],
         brief["fence"],
     )
 
@@ -423,12 +465,12 @@ async def decline(round: PlanningRound, message: AIMessage, decision: Decision) 
     Of the words about a plan it is only said: the plan stays, and nobody but the person ends the run.
     """
     arguments = decision.arguments
-    if round.planning.get("shown"):
-        return _show_again(round, str(arguments["guidance"]))
+    if shown := shown_plan(round.planning):
+        return _show_again(round, shown, str(arguments["guidance"]))
     if goes_on(round.planning):
         return _keep_plan(round, str(arguments["reason"]))
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
-    return {"planning": {**round.planning, "corrections": 0}, "ending": ending}
+    return {"planning": round.note(corrections=0).planning, "ending": ending}
 
 
 def refuse(round: PlanningRound, error: ModelError) -> Planning:
@@ -442,7 +484,7 @@ def refuse(round: PlanningRound, error: ModelError) -> Planning:
 async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """Leave with a question, unless it was answered or is refused; the answer becomes the call's result."""
     state = round.state
-    planning: PlanningRecord = {**round.planning, "corrections": 0}
+    planning = round.note(corrections=0).planning
     question, options = decision.arguments["question"], decision.arguments.get("options")
     told = ""
     if allowance_left(state).get("questions", 1) < 1:
@@ -451,11 +493,11 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         told = NO_QUESTIONS
     if before := find_earlier_answer(state["asked"], question, options, step=PLANNING):
         told = render_earlier_answer(before)
-    number = planning["questions"] + 1
+    number = round.record["questions"] + 1
     more: Json = {
         "call": decision.id,
         "message_id": round.message_id("ask_user.question"),
-        "language": _language(state),
+        "language": round.language,
     }
     pending = QuestionPause.ask(f"{planning['transcript']}.q{number}", question, options=options or (), **more)
     if not told and (
@@ -469,14 +511,9 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
     asked = pause_message(pending)
     push_rest(asked, question, inside=True)
     return {
-        "planning": {**planning, "questions": number},
+        "planning": round.note(questions=number).planning,
         "pending": pending.dump(),
         "messages": [asked],
         "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
         "spent": {"questions": 1},
     }
-
-
-def _language(state: Planning) -> str:
-    """Return the language of the runtime's texts: the last declared one, else that of the run."""
-    return str(state["planning"].get("language") or state["brief"].get("language") or "en")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -21,7 +20,7 @@ from donewhen.graph.llm.printed import holds_calls
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.pauses.plan import plan_rules
-from donewhen.graph.people.interjections import with_interjections
+from donewhen.graph.people.interjections import hear
 from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (
     EXAMPLE,
@@ -43,8 +42,9 @@ from donewhen.state.ledger import add
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.planning import shown_plan, starting_plan
 from donewhen.state.reading.decisions import control_tools, plan_tool
-from donewhen.state.records import PlanningRecord
+from donewhen.state.records import PlanningRecord, SentPlan
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing: make one of the calls"
@@ -79,33 +79,35 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
     """Run a round, including what the user said since the last one."""
     then = "The user says this while you plan. Follow it."
     cursor = planning_cursor(state)
-    now, said = await with_interjections(state, "planning", cursor, runtime, then)
-    if said and (plan := now["planning"].get("then")):
-        said = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"]), *said]
-        planning = cast(PlanningRecord, {**now["planning"], "then": None})
-        now = {**now, "planning": planning, "transcript": [*state.get("transcript", ()), *said]}
-    update = await _ask_and_act(now, runtime, config, deps)
+    heard = await hear(runtime, cursor, None, then)
+    said = list[AnyMessage]()
+    if heard:
+        work = state["planning"]["work"]
+        if plan := work["sent_plan"]:
+            said = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"])]
+        said.append(heard.message)
+        planning: PlanningRecord = {
+            **state["planning"],
+            "work": {**work, "sent_plan": None, "interjection_cursor": heard.cursor},
+        }
+        state = {**state, "planning": planning, "transcript": [*state.get("transcript", ()), *said]}
+    update = await _ask_and_act(state, runtime, config, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Make one model call of the phase, and act on the reply."""
-    about_plan = bool(state["planning"].get("shown"))  # what is answered then is not the result
+    about_plan = bool(shown_plan(state["planning"]))  # what is answered then is not the result
     voice = Voice(runtime, inside=True, ends=not about_plan)
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
-    if then := round.planning.get("then"):
-        update = await _take_then(round.note(then=None), then)
+    if plan := round.record["sent_plan"]:
+        update = await _take_sent_plan(round.note(sent_plan=None), plan)
     else:
         update = await make_round(round, PLANNER)
     spent, messages = add(round.spent, update.get("spent")), [*voice.messages(), *update.get("messages", ())]
-    return {"planning": round.planning, **update, **_spoken(update), "messages": messages, "spent": spent}
-
-
-def _spoken(update: Planning) -> Planning:
-    """Return the language of the run's texts, as the last decision declares it."""
-    said = (update.get("planning") or {}).get("language")
-    return {"language": said} if said else {}
+    noted: Planning = {"planning": round.planning, "language": round.language}
+    return {**noted, **update, "messages": messages, "spent": spent}
 
 
 async def _question(round: PlanningRound) -> Question:
@@ -116,13 +118,13 @@ async def _question(round: PlanningRound) -> Question:
     round.legal = round.offered
     round.tools = deps.reads(settings, state["approval"])
     role = ROLE[phase]
-    facts = {**state["brief"], "proposal": round.planning.get("proposal"), "today": settings.today_text}
+    facts = {**state["brief"], "proposal": starting_plan(round.planning), "today": settings.today_text}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
-    by = "plan" if round.planning.get("stand_in") else role
+    by = "plan" if round.record["by_planner"] else role
     model = partial(deps.model, by, settings)
-    left = rounds_left(state["planning"], settings)
+    left = rounds_left(round.record, settings)
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
@@ -151,7 +153,7 @@ async def _question(round: PlanningRound) -> Question:
         thread=thread_of(round.runtime),
         fence=state["brief"]["fence"],
         voice=round.voice,
-        place={"step": "plan", "round": state["planning"]["rounds"] + 1},
+        place={"step": "plan", "round": round.record["rounds"] + 1},
         must_call=True,
     )
 
@@ -165,23 +167,23 @@ async def _read_text(round: PlanningRound, message: AIMessage, decision: Decisio
     printed = _is_decision(str(message.text), speech, legal, tools)
     listed = not round.entries and bool(tools) and any(lines_of_steps(speech))
     may_answer = not (echo or printed or listed) and "answer" in legal and any(map(str.isalnum, speech))
-    if may_answer and (round.planning.get("texts") or not tools):
+    if may_answer and (round.record["texts"] or not tools):
         return Decision("answer", {"text": speech})
     round.note(texts=1)
     no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
     return UnusableReply([no_call], printed=printed or round.prints)
 
 
-async def _take_then(round: PlanningRound, then: Json) -> Planning:
+async def _take_sent_plan(round: PlanningRound, plan: SentPlan) -> Planning:
     """Carry out a plan that was sent with looks, now that none of them failed; its call is answered in any case."""
-    called: ToolCall = {"name": "submit_plan", "args": {}, "id": then["id"], "type": "tool_call"}
+    called: ToolCall = {"name": "submit_plan", "args": {}, "id": plan["id"], "type": "tool_call"}
     message = AIMessage("", tool_calls=[called])  # stands for the reply, which the rounds have already
-    update = await act_on(round, PLANNER, message, Decision("submit_plan", then["arguments"], id=then["id"]))
-    told: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
+    update = await act_on(round, PLANNER, message, Decision("submit_plan", plan["arguments"], id=plan["id"]))
+    replies: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
     kept = {key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()}
-    answered = told or [ToolMessage("Taken.", tool_call_id=then["id"])]
+    answered = replies or [ToolMessage("Taken.", tool_call_id=plan["id"])]
     waits = update.get("pending") and kept
-    return {"planning": round.planning, **update, "transcript": told if waits else answered, "transcripts": kept}
+    return {"planning": round.planning, **update, "transcript": replies if waits else answered, "transcripts": kept}
 
 
 async def _objections(round: PlanningRound, decision: Decision) -> list[str]:
@@ -190,16 +192,16 @@ async def _objections(round: PlanningRound, decision: Decision) -> list[str]:
     if decision.kind == "submit_plan":
         found = await aside(arguments, partial(_read_plan, round, arguments))
         if lost := _lost_criteria(round, found):
-            round.note(lost_told=True)
-        round.note(reason=str(arguments.get("reason") or round.planning.get("reason") or ""))
+            round.correct_once("lost")
         if lost or isinstance(found, list):
             return lost or [*found]
         round.plan = found
     if _wrong_language(round, arguments):
-        round.note(language_told=True)
+        round.correct_once("language")
         return [f"write what the user reads in this language: {settings.speaks}"]
     if declared := primary_language(arguments.get("language")):
-        round.note(language=known_language(arguments["language"]), declared=declared)
+        round.plan_with(language=declared)
+        round.state = {**round.state, "language": known_language(declared)}
     return []
 
 
@@ -242,24 +244,24 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = round.state, round.settings, round.planning
     before = (state["approval"] or {}).get("plan")
-    rules = plan_rules(round.deps, settings, planning.get("finished"), before, state["unfinished"])
-    binding = settings.confirm == "never" and not planning.get("feedback")
-    rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
+    rules = plan_rules(round.deps, settings, planning["finished"], before, state["unfinished"])
+    binding = settings.confirm == "never" and not planning["feedback"]
+    rules = replace(rules, approved=before, failed=planning["failed"], binding=binding)
     ours, problems = in_our_form(written, rules.executors)
     return problems or read_plan(ours, replace(rules, max_steps=1) if settings.mode == "step" else rules)
 
 
 def _lost_criteria(round: PlanningRound, plan: Json | list[str]) -> list[str]:
     """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
-    texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
-    told = round.planning.get("lost_told") or round.planning["corrections"] + 1 >= round.settings.max_corrections
+    texts = plan["change"]["unmentioned"] if isinstance(plan, dict) and "change" in plan else []
+    told = round.was_corrected("lost") or round.record["corrections"] + 1 >= round.settings.max_corrections
     named = ", ".join(f"“{text[:200]}”" for text in texts)
     return [f"to be reached were {named}: {KEEP}"] if texts and not told else []
 
 
 def _wrong_language(round: PlanningRound, said: Json) -> bool:
     """Return whether a decision declares another language than the configured one; corrected once (P14)."""
-    planning, settings = round.planning, round.settings
-    if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
+    settings = round.settings
+    if round.was_corrected("language") or round.record["corrections"] + 1 >= settings.max_corrections:
         return False
     return bool(other_language(said.get("language"), settings.speaks))

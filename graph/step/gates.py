@@ -25,6 +25,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted, subtract
+from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
 from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decision_on
@@ -312,7 +313,7 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
 def _step_that_lists(tool: str, state: Step) -> str:
     """Return the step that was planned because this one wanted a tool that it does not list; "" if there is none."""
     run = state["run"]
-    if (run.get("planning") or {}).get("promoted") != FOR_WRITE:
+    if not is_about_write(run["planning"]):
         return ""
     found = (step["id"] for step in (run.get("plan") or {}).get("steps", ()) if tool in (step.get("tools") or ()))
     return next(found, "")

@@ -198,10 +198,10 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
 
 def _other_language(proof: StepProof) -> str:
     """Return the language of the run if the answer declares another one and was not sent back for that; else ""."""
-    context, planning = proof.context, proof.context.state["run"].get("planning") or {}
+    context, planning = proof.context, proof.context.state["run"]["planning"]
     if not proof.is_answer or proof.record.get("language_told"):
         return ""
-    return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning.get("declared"))
+    return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning["language"])
 
 
 async def _said_meanwhile(context: StepContext) -> bool:

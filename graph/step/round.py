@@ -62,7 +62,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
         update = saved
     else:  # with what the user said in the meantime
         cursor = max(state["record"].get("interjection_cursor") or "", state["interjection_cursor"])
-        informed, said = await with_interjections(before, "record", cursor, runtime)
+        informed, said = await with_interjections(before, cursor, runtime)
         task = "" if informed["record"].get("answers") else str(informed["record"].get("task") or "")
         voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
         update = await StepRound(informed, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *said]).run()

@@ -1,23 +1,19 @@
 """The start of planning: the mode of the request, the planning record, and the planner's inputs. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from donewhen.state.channels import PLANNING, Json, conversation_before
 from donewhen.state.ledger import remaining, subtract
 from donewhen.state.plan.next import RESERVE, has_failed
-from donewhen.state.plan.revise import goal_criteria, hash_work
-from donewhen.state.plan.steps import GROWS
+from donewhen.state.plan.revise import goal_criteria, hash_work, no_change
+from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import user_statements
-from donewhen.state.records import Mode, ModeRow, PlanningRecord
+from donewhen.state.records import Mode, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000
 REASON_CHARS = 300
-OF_REQUEST = ("failure", "failed", "finished", "promoted", "wants", "tried")
-"""The fields that every planning of a request keeps of the one before it."""
-OF_PROPOSAL = ("stale", "instead", "dropped", "let_go", "came_back", "language", "mode")
-"""The fields of a planning that are about the plan that it proposed."""
 FORCED = {
     "answer": "The user wants an answer and no plan: look as far as it takes, then `answer`.",
     "step": "The user wants this done in one step: submit a plan of exactly one step.",
@@ -47,9 +43,37 @@ def mode_of(values: Mapping[str, Any]) -> str:
     return str(rows[-1]["mode"]) if rows else ""
 
 
-def goes_on(planning: Mapping[str, Any]) -> bool:
+def goes_on(planning: PlanningRecord) -> bool:
     """Return whether this planning is about a step that is at work and goes on, whatever becomes of the plan (Q74)."""
-    return planning.get("promoted") in GROWS
+    return planning["why"]["kind"] == "growth"
+
+
+def is_about_write(planning: PlanningRecord) -> bool:
+    """Return whether the step at work wants a tool that changes something, and is not in its plan."""
+    return planning["why"]["kind"] == "growth" and planning["why"]["code"] == FOR_WRITE
+
+
+def failed_twice(planning: PlanningRecord) -> bool:
+    """Return whether the only step failed twice, so that several are planned in its place."""
+    return planning["why"]["kind"] == "failure" and planning["why"]["twice"]
+
+
+def failed_work(planning: PlanningRecord) -> list[str]:
+    """Return the hashes of work that failed before in this request."""
+    return planning["why"]["tried"] if planning["why"]["kind"] == "failure" else []
+
+
+def shown_plan(planning: PlanningRecord) -> ShownPlan | None:
+    """Return the plan that a person was shown and speaks about, if that is what it is for."""
+    return planning["feedback"]["about"] if planning["feedback"] else None
+
+
+def starting_plan(planning: PlanningRecord) -> Json:
+    """Return the plan to start from: the quick one, or the one that a person speaks about; {} if there is none."""
+    if planning["sketch"]:
+        return planning["sketch"]["plan"]
+    shown = shown_plan(planning)
+    return shown["pause"]["plan"] if shown else {}
 
 
 def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
@@ -61,33 +85,123 @@ def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) ->
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
     alone = bool(chosen) and mode_of(values) == "step" and len((values.get("plan") or {}).get("steps", ())) == 1
-    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or goes_on(values.get("planning") or {}):
+    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or goes_on(values["planning"]):
         return []
     extended = bool(((values.get("steps") or {}).get(id) or {}).get("granted"))
     unseen = (values.get("approval") or {}).get("by") == "policy" and settings.confirm in ("writes", "complex")
     return [*([] if extended else ["rounds"]), *(["write"] if unseen else [])]
 
 
-def fresh_planning(number: int, **record: Any) -> PlanningRecord:
-    """Return a new planning record; `number` counts the plannings of a thread.
+def plan_request(*, open: bool = True) -> PlanningRecord:
+    """Return the first planning of a request; it is not `open` if the plan comes with the request."""
+    return _planning(1, {"kind": "request"}, open=open)
 
-    `transcript` is the key of its rounds, and the prefix of its questions (`plan.q1`); its observations are `p.1` ….
-    """
-    fresh: PlanningRecord = {
+
+def plan_anew(values: Mapping[str, Any], words: str) -> PlanningRecord:
+    """Return the planning of a run that was interrupted, and goes on with what a person says."""
+    return _plan_again(values, {"kind": "request"}, words)
+
+
+def plan_after_failure(
+    values: Mapping[str, Any], failure: str, words: str | None = None, *, twice: bool = False
+) -> PlanningRecord:
+    """Return the planning after a failure, with what a person says to it."""
+    tried, done = failed_work(values["planning"]), _finished(values)
+    tried = [*tried, hash_work(values["plan"], done)] if values.get("plan") else tried
+    return _plan_again(values, {"kind": "failure", "failure": failure, "tried": tried, "twice": twice}, words)
+
+
+def plan_growth(values: Mapping[str, Any], code: str, wants: str) -> PlanningRecord:
+    """Return the planning around the only step, which is at work and goes on; `code` is its own, `wants` says why."""
+    return _plan_again(values, {"kind": "growth", "code": code, "wants": wants})
+
+
+def plan_with_words(before: PlanningRecord, pause: Pause, words: str) -> PlanningRecord:
+    """Return the planning that reads what a person says about a plan that the planning `before` proposed."""
+    about: ShownPlan = {"pause": pause, "change": before["change"], "language": before["language"]}
+    return {
+        **_planning(before["number"] + 1, before["why"]),
+        "finished": before["finished"],
+        "failed": before["failed"],
+        "feedback": {"text": words, "about": about},
+    }
+
+
+def close_planning(planning: PlanningRecord) -> PlanningRecord:
+    """Return the planning with an outcome: what a person said is settled."""
+    return {**planning, "open": False, "feedback": None, "sketch": None}
+
+
+def after_question(planning: PlanningRecord) -> PlanningRecord:
+    """Return the planning with all its rounds again, because a person was asked."""
+    work = planning["work"]
+    return {**planning, "work": {**work, "rounds_when_asked": work["rounds"], "rounds_granted": 0}}
+
+
+def with_more_rounds(planning: PlanningRecord, rounds: float) -> PlanningRecord:
+    """Return the planning with rounds that a person granted."""
+    work = planning["work"]
+    return {**planning, "work": {**work, "rounds_granted": work["rounds_granted"] + int(rounds)}}
+
+
+def _planning(number: int, why: Reason, *, open: bool = True) -> PlanningRecord:
+    """Return a new planning. Another way, and a larger plan for a step at work, deserve thinking at once."""
+    return {
         "number": number,
         "transcript": "plan" if number == 1 else f"plan@{number}",
-        "phase": "triage",
-        "rounds": 0,
-        "corrections": 0,
-        "questions": 0,
-        "open": True,
+        "phase": "triage" if why["kind"] == "request" else "draft",
+        "open": open,
+        "why": why,
+        "finished": {},
+        "failed": [],
+        "feedback": None,
+        "sketch": None,
+        "change": no_change(),
+        "language": "",
+        "work": {
+            "rounds": 0,
+            "rounds_when_asked": 0,
+            "rounds_granted": 0,
+            "corrections": 0,
+            "texts": 0,
+            "questions": 0,
+            "corrected": [],
+            "by_planner": False,
+            "calls": [],
+            "call_answers": [],
+            "sent_plan": None,
+            "found_tools": [],
+            "recalled": [],
+            "interjection_cursor": "",
+            "last_audit": None,
+        },
     }
-    return cast(PlanningRecord, {**fresh, **record})
+
+
+def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None) -> PlanningRecord:
+    """Return the next planning of a run, with the finished steps that are kept and those that failed."""
+    records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
+    return {
+        **_planning(values["planning"]["number"] + 1, why),
+        "finished": _finished(values),
+        "failed": [step["id"] for step in steps if has_failed(records.get(step["id"], {}))],
+        "feedback": {"text": words, "about": None} if words else None,
+    }
+
+
+def _finished(values: Mapping[str, Any]) -> dict[str, Json]:
+    records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
+    return {
+        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
+        for step in steps
+        if records.get(step["id"], {}).get("status") == "done"
+    }
 
 
 def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     """Return planning's facts about the run, its allowance, and its rounds so far."""
-    planning = values["planning"]
+    planning: PlanningRecord = values["planning"]
+    why, feedback = planning["why"], planning["feedback"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     done = _finished_steps(values)
     if done:  # a model writes the answer about them
@@ -101,18 +215,18 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "conversation": conversation_before(values),
             "before": values.get("before") or [],
             "background": values.get("background") or {},
-            "language": values.get("language", "en"),
             "said": user_statements(values, planning["transcript"]),
-            "feedback": planning.get("feedback"),
-            "words": bool(planning.get("shown")),
-            "failure": planning.get("failure"),
+            "feedback": feedback["text"] if feedback else None,
+            "words": bool(shown_plan(planning)),
+            "failure": why["failure"] if why["kind"] == "failure" else None,
             "approved_plan": standing_plan(values),
             "edited": _has_edited_plan(values),
-            "wants": planning.get("wants"),
+            "wants": why["wants"] if why["kind"] == "growth" else None,
             "mode": _mode_text(planning, settings),
         },
         "id": planning["transcript"],
-        "planning": {**planning, "mode": mode_of(values)},
+        "planning": planning,
+        "language": values.get("language", "en"),
         "attachments": list(values.get("attachments") or ()),
         "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
@@ -125,17 +239,17 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     }
 
 
-def _mode_text(planning: Mapping[str, Any], settings: Settings) -> str:
+def _mode_text(planning: PlanningRecord, settings: Settings) -> str:
     if goes_on(planning):
         return GROWTH
-    return PROMOTION if planning.get("promoted") else FORCED.get(settings.wanted_mode, "")
+    return PROMOTION if failed_twice(planning) else FORCED.get(settings.wanted_mode, "")
 
 
 def standing_plan(values: Mapping[str, Any]) -> Json | None:
     """Return the approved plan with the outcome of its steps, for the planner; None if there is none."""
     if not (approved := (values.get("approval") or {}).get("plan")):
         return None
-    records, finished = values.get("steps") or {}, values["planning"].get("finished") or {}
+    records, finished = values.get("steps") or {}, values["planning"]["finished"]
     steps = [
         {"id": step["id"], "status": "done", **finished[step["id"]]}
         if step["id"] in finished
@@ -168,32 +282,5 @@ def unfinished_steps(values: Mapping[str, Any]) -> dict[str, str]:
 def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
     """Return the finished steps that are kept: `{id, content, spent}`."""
     records = values.get("steps") or {}
-    finished = values["planning"].get("finished") or {}
-    return [
-        {"id": id, "content": row["content"], "spent": records[id].get("spent") or {}} for id, row in finished.items()
-    ]
-
-
-def start_replanning(
-    values: Mapping[str, Any], failure: str, feedback: str | None = None, *, promoted: str = "", wants: str = ""
-) -> PlanningRecord:
-    """Return the planning record after a failure, with the failure and the finished steps that are kept.
-
-    `promoted` is the code of a step that needs a plan; `wants` says why, if it goes on.
-    """
-    records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
-    finished = {
-        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
-        for step in steps
-        if records.get(step["id"], {}).get("status") == "done"
-    }
-    failed = [step["id"] for step in steps if has_failed(records.get(step["id"], {}))]
-    number = values["planning"]["number"] + 1
-    phase = "draft" if failure or wants else "triage"
-    more: Json = {"promoted": promoted} if promoted else {}
-    more |= {"wants": wants} if wants else {}
-    if failure and values.get("plan"):
-        more["tried"] = [*(values["planning"].get("tried") or ()), hash_work(values["plan"], finished)]
-    return fresh_planning(
-        number, phase=phase, failure=failure, feedback=feedback, finished=finished, failed=failed, **more
-    )
+    finished = values["planning"]["finished"].items()
+    return [{"id": id, "content": row["content"], "spent": records[id].get("spent") or {}} for id, row in finished]

@@ -17,6 +17,7 @@ from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.text import step_numbers
+from donewhen.state.records import PlanChange
 from donewhen.state.values import Json, fold_text, name_hint
 
 Speak = Callable[..., str]
@@ -42,13 +43,15 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
     return [fill_in(step) for step in steps]
 
 
-def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, Json]:
+def no_change() -> PlanChange:
+    """Return the change by a plan that replaces none."""
+    return {"stale": [], "instead": {}, "dropped": {}, "drops_criterion": False, "unmentioned": []}
+
+
+def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, PlanChange]:
     """Return the approved plan with the changes of `plan`, and a description of them. Raises PlanError.
 
-    The changes: `stale`, finished steps that are done again; `instead`, old step → the new ones in its place;
-    `dropped`, step or criterion → why it goes; `let_go`, whether a criterion of the goal is among them; `came_back`,
-    criteria of the goal, so far those of the only step, that `plan` does not mention. `renamed` are old ids → new ids
-    of different work.
+    `renamed` are old ids → new ids of different work.
     """
     approved, finished = rules.approved or {"steps": []}, rules.finished
     old = {step["id"]: step for step in approved["steps"]}
@@ -80,10 +83,16 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
     if problems:
         raise PlanError(problems)
     goal = _revise_goal(approved, plan["done_when"], whole, criteria)
-    change = {"stale": stale, "instead": instead, "dropped": {**steps, **criteria}, "let_go": bool(criteria)}
-    if not approved.get("done_when"):
-        named = {fold_text(criterion["text"]) for criterion in (*plan["done_when"], *rules.required)}
-        change["came_back"] = [each["text"] for each in goal if fold_text(each["text"]) not in named]
+    named = {fold_text(criterion["text"]) for criterion in (*plan["done_when"], *rules.required)}
+    change: PlanChange = {
+        "stale": stale,
+        "instead": instead,
+        "dropped": {**steps, **criteria},
+        "drops_criterion": bool(criteria),
+        "unmentioned": []
+        if approved.get("done_when")
+        else [each["text"] for each in goal if fold_text(each["text"]) not in named],
+    }
     return {**plan, "steps": whole, "done_when": goal}, change
 
 

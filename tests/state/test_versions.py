@@ -11,10 +11,11 @@ from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings, StorageError, build_graph
 from donewhen.state.channels import VERSION
+from donewhen.state.plan.planning import plan_request
 from donewhen.state.plan.steps import fresh_record
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.receipt import Outcome, receipt
-from donewhen.state.versions import MIGRATIONS, migrate
+from donewhen.state.versions import MIGRATIONS, migrate, migrate_inside
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions
 
@@ -55,6 +56,13 @@ def test_a_version_that_nothing_leads_on_from() -> None:
     """R06: a table may forget the oldest versions; their threads are refused, not broken."""
     with pytest.raises(StorageError, match="old version"):
         migrate({"version": 1}, {2: dict}, 3)
+
+
+def test_a_planning_that_went_on_in_this_version_is_left_as_it_is() -> None:
+    """R06: it hands its record to a run of an older version, which the next node migrates."""
+    values = {"version": 4, "planning": plan_request()}
+    assert migrate(values) == {**values, "version": VERSION}
+    assert migrate_inside({"planning": plan_request()}, 4) == {"planning": plan_request()}
 
 
 OLD_VERDICTS = [

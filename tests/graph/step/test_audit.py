@@ -457,3 +457,17 @@ async def test_an_answer_that_declares_another_language_goes_back_once() -> None
     model = ScriptedModel(roles={"triage": [two], "execute": work, "deliver": written, "judge": [audit()] * 2})
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
     assert flow.run.answer.strip() == "3 ordini"
+
+
+async def test_a_question_about_a_plan_changes_nothing_of_its_language() -> None:
+    """Q27, P14: a plan declared German is shown again after an answer in English; its result stays German."""
+    first = call("submit_plan", title="t", language="de", steps=[{"content": "zähle"}])
+    answer = call("answer", text="Because.", language="en")
+    seen = [{"criterion": 1, "met": True, "evidence": [{"observation": "s1.result"}]}]
+    texts = (("Three.", "en"), ("Drei.", "de"))
+    ends = [call("finish_step", result=text, goal_check=seen, language=tag) for text, tag in texts]
+    model = ScriptedModel(roles={"triage": [first, answer], "execute": ends})
+    flow = await play(model, settings={}, answers=["why?", "approve"])
+    model.assert_exhausted()
+    assert (flow.run.answer, flow.run.language) == ("Drei.", "de")
+    assert [pause["language"] for pause in flow.pauses] == ["de", "de"]
