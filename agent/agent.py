@@ -1,30 +1,30 @@
 """The public face: an Agent starts, resumes, streams and reads runs."""
 
 import asyncio
+import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 from uuid import uuid4
 from weakref import WeakSet
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from donewhen.agent.a2a.remote import connect_executor
-from donewhen.agent.config import Config, load_hooks, read_config
+from donewhen.agent.config import load_hooks, read_config
 from donewhen.agent.gate import question_for
-from donewhen.agent.models import ModelSource, Thinking
-from donewhen.agent.options import Options, StartOptions, check_options
+from donewhen.agent.models import Models, ModelSource
+from donewhen.agent.options import AgentOptions, Options, StartOptions, check_options
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.prices import Price, Prices
+from donewhen.agent.prices import Prices
 from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal, with_context
 from donewhen.agent.run import Run, id_of, unknown_thread
 from donewhen.agent.runner import Runner
@@ -54,7 +54,6 @@ from donewhen.agent.work.worker import StorageStatus, Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
-from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection, words_of
@@ -64,11 +63,15 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, StorageError, ThreadBusy
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
-
-if TYPE_CHECKING:
-    from donewhen.agent.tracing import Tracing
+from donewhen.state.values import name_hint
 
 _log = logging.getLogger("donewhen")
+_NEW_NAMES = {
+    "models": "Agent(Models(model, roles={…}))",
+    **{name: f"Agent(Models(model, {name}={{…}}))" for name in ("thinking", "prices")},
+    **{option.name: f"Agent(…, options=AgentOptions({option.name}=…))" for option in fields(AgentOptions)},
+}
+"""By the name of an argument that an Agent once had: what is written now."""
 CANCEL_PATIENCE = 90.0
 """Seconds that `cancel` waits for the process of a working run to end it."""
 
@@ -79,63 +82,47 @@ class Agent:
     Nothing is opened or called before the first run. The environment may add a profile, hooks and executors.
 
     Args:
-        model: A LangChain chat model or `"provider:model"`; None takes it from the environment.
-        tools: LangChain tools, functions, `McpServers`, or MCP-style dicts with a `caller`.
+        model: A LangChain chat model or `"provider:model"`; `Models` for several, their thinking and prices; None takes
+            it from the environment.
+        tools: LangChain tools, functions, `McpServers`, or MCP-style dicts with a `caller` among the `options`.
         storage: `sqlite:///file`, `memory:`, `postgresql://…` or a Storage; None is the user's default file, which the
             log `donewhen` names (INFO).
         settings: The settings of all runs; a run may override them field by field.
         instructions: How to work, in every prompt; the same as `settings.profile.instructions`.
         output_type: The type of every result, see `start`.
-        models: Role → model.
-        thinking: Role → how much its model thinks: a level, or fields of the model's class.
         executors: Name → Executor, compiled graph, or `"a2a:https://…"`.
         effects: Tool name, or a pattern such as `get_*`, → `read`, `idempotent` or `write`. What fits no tool is an
             error, at the latest when the MCP servers among `tools` are open.
-        prices: Model name → US dollars per million tokens, `{"input": …, "output": …}`.
-        caller: A function of name and arguments that carries out MCP-style tools.
-        queue: The queue whose workers carry out submitted and scheduled runs.
-        context: See `build_graph`.
-        memory: See `build_graph`.
-        embeddings: See `build_graph`.
         hooks: Policies that calls and answers have to pass.
         skills: The skills to follow, and AGENTS.md.
         notify: Who is told that a run waits, finished or failed: an address, a `Webhook` or a function.
-        record: Record runs, so that they can be replayed as tests. None: as the environment says.
-        trace: Trace runs with OpenTelemetry, see `Tracing`. None: as the environment says.
-        config: The environment's configuration; None reads it.
+        options: What few agents need, see `AgentOptions`.
 
-    Raises ConfigError if neither `model`, `models` nor the environment names a model.
+    Raises ConfigError if neither `model` nor the environment names a model.
     """
 
     def __init__(
         self,
-        model: str | BaseChatModel | None = None,
+        model: Models | str | BaseChatModel | None = None,
         tools: Tools = (),
         *,
         storage: str | os.PathLike[str] | Storage | None = None,
         settings: SettingsLike = None,
         instructions: str = "",
         output_type: Any = None,
-        models: Mapping[str, str | BaseChatModel] | None = None,
-        thinking: Mapping[str, Thinking] | None = None,
         executors: Mapping[str, ExecutorInput] | None = None,
         effects: Mapping[str, EffectKind] | None = None,
-        prices: Mapping[str, Price] | None = None,
-        caller: Callable[[str, Json], Any] | None = None,
-        queue: str = QUEUE,
-        context: Background | None = None,
-        memory: Background | None = None,
-        embeddings: Embeddings | None = None,
         hooks: Hooks | None = None,
         skills: Skills | None = None,
         notify: Notify | None = None,
-        record: bool | None = None,
-        trace: "Tracing | bool | None" = None,
-        config: Config | None = None,
+        options: AgentOptions | None = None,
+        **moved: Never,
     ) -> None:
-        _check_kinds(executors, hooks, skills)
-        config = config or read_config()
-        self.models: ModelSource = ModelSource(model, roles=models, thinking=thinking, config=config)
+        _check_names(moved)
+        _check_kinds(executors, hooks, skills, options)
+        options = options or AgentOptions()
+        config = options.config or read_config()
+        self.models: ModelSource = ModelSource(model, config)
         """The models by role."""
         self.settings: Settings = merge_settings(
             merge_settings(Settings(), {"profile": config.profile} if config.profile else None), settings
@@ -155,7 +142,7 @@ class Agent:
         if storage is None:
             _log.info("runs are kept in %s; Agent(storage=…) names another place", self.storage.url_for_display)
         fixed, sources = split_sources(tools)
-        own = [*as_tools(fixed, caller=caller), *(skills.tools() if skills else ())]
+        own = [*as_tools(fixed, caller=options.caller), *(skills.tools() if skills else ())]
         every_tool = [*own, *as_tools(sources)]
         named = {**config.executors, **(executors or {})}
         elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), every_tool)]
@@ -173,16 +160,17 @@ class Agent:
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
         self.secrets: Sequence[str] = config.secrets
         """The values that no event, recording or receipt contains."""
-        record, every_hook = config.record if record is None else record, load_hooks(config.hooks) + (hooks or Hooks())
-        cost = Prices({**config.prices, **(prices or {})}).cost
+        record = config.record if options.record is None else options.record
+        every_hook = load_hooks(config.hooks) + (hooks or Hooks())
+        cost = Prices({**config.prices, **(model.prices if isinstance(model, Models) else {})}).cost
         graph = build_graph(
             self.models,
             prices=cost,
             secrets=self.secrets,
             repeats=True,
-            context=context,
-            memory=memory,
-            embeddings=embeddings,
+            context=options.context,
+            memory=options.memory,
+            embeddings=options.embeddings,
             agents_md=skills.agents_md if skills else None,
             hooks=record_hooks(every_hook) if record else every_hook,
             executors=self.executors,
@@ -190,14 +178,14 @@ class Agent:
         self._tools_by_thread: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
         self._live_runs: set[LiveRun] = set()
-        queue = queue or QUEUE
+        queue = options.queue or QUEUE
         notify = notify or notify_of(config)
         self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
         tracing = None
-        if trace or (trace is None and config.trace):
+        if options.trace or (options.trace is None and config.trace):
             from donewhen.agent.tracing import make_tracing
 
-            tracing = make_tracing(trace or False, config)
+            tracing = make_tracing(options.trace or False, config)
         self._runner = Runner(
             graph.compile(name="donewhen"),
             self.storage,
@@ -638,7 +626,15 @@ class Agent:
             self._notifier.wake()
 
 
-def _check_kinds(executors: object, hooks: object, skills: object) -> None:
+def _check_names(unknown: Mapping[str, Any]) -> None:
+    """Raise TypeError, as Python does, for an argument that an Agent does not have."""
+    known = inspect.signature(Agent).parameters.keys() - {"moved"} | _NEW_NAMES.keys()
+    for name in unknown:
+        hint = f": use {_NEW_NAMES[name]}" if name in _NEW_NAMES else name_hint(name, known)
+        raise TypeError(f"Agent has no argument {name!r}{hint}")
+
+
+def _check_kinds(executors: object, hooks: object, skills: object, options: object) -> None:
     """Raise ConfigError for arguments of a wrong type; it says what to write."""
     if not isinstance(executors, Mapping | None):
         raise ConfigError(f"executors is a dict of name → Executor, not a {type(executors).__name__}")
@@ -649,3 +645,5 @@ def _check_kinds(executors: object, hooks: object, skills: object) -> None:
         )
     if not isinstance(skills, Skills | None):
         raise ConfigError(f"skills is not a {type(skills).__name__}: write Skills({str(skills)!r})")
+    if not isinstance(options, AgentOptions | None):
+        raise ConfigError(f"options is not a {type(options).__name__}: write AgentOptions(queue=…)")

@@ -47,7 +47,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict
 
-from donewhen import Agent, Run, Settings
+from donewhen import Agent, AgentOptions, Models, Run, Settings
 
 NOBODY = {"confirm": "never", "approvals": "never", "on_question": "assume", "on_exhausted": "deliver"}
 """The settings of a run in which there is nobody to ask."""
@@ -85,12 +85,11 @@ def donewhen_solver(
         models = {role: InspectChatModel(model=_model(name), limits=limits) for role, name in (roles or {}).items()}
         own = settings.model_dump(exclude_unset=True) if isinstance(settings, Settings) else dict(settings or {})
         agent = Agent(
-            InspectChatModel(model=get_model(), limits=limits),
+            Models(InspectChatModel(model=get_model(), limits=limits), models),
             [*_as_tools(state.tools, effects or {}, limits), *tools],
-            models=models,
             storage="memory:",
             settings={**NOBODY, **own},
-            record=False,
+            options=AgentOptions(record=False),
         )
         async with agent:
             run = await agent.start(_as_request(state.messages))

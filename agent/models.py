@@ -1,6 +1,7 @@
 """The chat model of each role and its level of thinking. Provider libraries are imported when they are used."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, check_role
 
-__all__ = ["ROLES", "ModelSource", "Thinking"]
+__all__ = ["ROLES", "ModelSource", "Models", "Price", "Thinking"]
 
 NO_MODEL = (
     f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set OPENAI_API_KEY or DONEWHEN_MODEL; "
@@ -75,29 +76,42 @@ _THINKING: Mapping[str, Level] = {
 }
 
 
+Price = Mapping[str, float]
+"""US dollars per million tokens: `input`, `output`; `cached` (default: as `input`), `cache_write` (1.25 × `input`)."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of an agent, where one for everything is not enough."""
+
+    model: str | BaseChatModel | None = None
+    """The model of every role without one of its own: `provider:model`, or a LangChain chat model. None takes it from
+    the environment.
+    """
+    roles: Mapping[str, str | BaseChatModel] = field(default_factory=dict)
+    """Role (triage, plan, execute, judge, deliver) → model."""
+    thinking: Mapping[str, Thinking] = field(default_factory=dict)
+    """Role → how much its model thinks: off, low, medium, high, or fields of the model's class. By default OpenAI's
+    models think a little while they execute, more while they plan, and otherwise not; a model object that already has
+    settings for thinking keeps them in every role but triage, and other providers' models are not changed.
+    """
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Name of a model → US dollars per million tokens, `{"input": …, "output": …}`."""
+
+
 class ModelSource:
     """Gives the chat model of a role: `models("plan")`, or another by name: `models("plan", "openai:gpt-5")`.
-
-    `model`: for all roles, a `provider:model` name or a LangChain chat model; None: `config.model`. `roles`: another
-    model for a role. `thinking`: per role a level (off, low, medium, high) or fields of the model's class. By default,
-    OpenAI's models think a little while they execute, more while they plan, and otherwise not. A model object that
-    already has settings for thinking keeps them in every role but triage. Other providers' models are not changed.
 
     Making it needs no key and no network, and imports no provider's library. It raises ConfigError without any model,
     for an unknown role, level or provider, and for a library that is not installed. `prepare` and the first call raise
     it for a missing key, and for a model that takes no level of thinking.
     """
 
-    def __init__(
-        self,
-        model: str | BaseChatModel | None = None,
-        roles: Mapping[str, str | BaseChatModel] | None = None,
-        thinking: Mapping[str, Thinking] | None = None,
-        config: Config | None = None,
-    ) -> None:
-        self._model = model
-        self._roles = dict(roles or {})
-        self._thinking: dict[str, Thinking] = dict(thinking or {})
+    def __init__(self, models: Models | str | BaseChatModel | None = None, config: Config | None = None) -> None:
+        models = models if isinstance(models, Models) else Models(models)
+        self._model = model = models.model
+        self._roles = dict(models.roles)
+        self._thinking: dict[str, Thinking] = dict(models.thinking)
         self._config = config or Config()
         self._named: dict[str, BaseChatModel] = {}
         self._made: dict[tuple[str, str | None], BaseChatModel] = {}
@@ -173,7 +187,7 @@ def _with_bound_fields(wrapped: Any) -> Any:
     if type(wrapped).__name__ == "_ConfigurableModel":
         raise ConfigError(
             "a model of init_chat_model(configurable_fields=…) is chosen by each call, and a run makes many: give "
-            "'provider:model', one for each role in models=…, or for a run in Settings.models"
+            "'provider:model', one for each role in Models(roles=…), or for a run in Settings.models"
         )
     if not isinstance(wrapped, RunnableBinding) or not wrapped.kwargs:
         return wrapped

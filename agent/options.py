@@ -1,14 +1,46 @@
-"""The options of a run: declared here once, for every verb that begins or continues one."""
+"""What few agents need, and the options of a run, declared once for every verb that begins or continues one."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 
-from donewhen.agent.tools import Tools
+from donewhen.agent.config import Config
+from donewhen.agent.tools import Caller, Tools
+from donewhen.agent.work.thread_rows import QUEUE
+from donewhen.graph.context import Background
 from donewhen.state.channels import Json
 from donewhen.state.settings import SettingsLike
 from donewhen.state.values import name_hint
+
+if TYPE_CHECKING:
+    from donewhen.agent.tracing import Tracing
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What few agents need: `Agent(…, options=AgentOptions(queue="reports"))`."""
+
+    queue: str = QUEUE
+    """Whose workers carry out submitted and scheduled runs."""
+    context: Background | None = None
+    """Text that every request has as data, up to 8,000 characters; or a function of the goal and the thread's id, which
+    is called once per request.
+    """
+    memory: Background | None = None
+    """Like `context`, for what is remembered about the user."""
+    caller: Caller | None = None
+    """Carries out the tools that are only described: a function of name and arguments."""
+    embeddings: Embeddings | None = None
+    """Rank the tools of large tool sets by meaning too."""
+    record: bool | None = None
+    """Record runs, so that they can be replayed as tests. None: as the environment says."""
+    trace: "Tracing | bool | None" = None
+    """Trace runs with OpenTelemetry, see `Tracing`. None: as the environment says."""
+    config: Config | None = None
+    """The environment's configuration; None reads it."""
 
 
 class Options(TypedDict, total=False):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from donewhen.agent.models import is_provider
+from donewhen.agent.models import Price, is_provider
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import CACHE_WRITES
 
@@ -31,10 +31,6 @@ _PROVIDERS = {
     "mistralai": "mistral",
     "xai": "x-ai",
 }
-
-
-Price = Mapping[str, float]
-"""US dollars per million tokens: `input`, `output`; `cached` (default: as `input`), `cache_write` (1.25 × `input`)."""
 
 
 class Prices:

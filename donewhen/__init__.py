@@ -18,6 +18,8 @@ logging.getLogger("donewhen").addHandler(logging.NullHandler())  # silent, unles
 if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
     from donewhen.agent.mcp.client import McpServers
+    from donewhen.agent.models import Models
+    from donewhen.agent.options import AgentOptions
     from donewhen.agent.run import Run
     from donewhen.agent.work.news import Webhook
     from donewhen.graph.build import build_graph
@@ -40,14 +42,16 @@ if TYPE_CHECKING:
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
-    "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers", "ModelError", "Profile",
-    "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadWaiting", "ToolError",
-    "UnknownThread", "Webhook", "build_graph", "wait",
+    "Agent", "AgentOptions", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers",
+    "ModelError", "Models", "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy",
+    "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
+    "AgentOptions": "agent.options",
     "McpServers": "agent.mcp.client",
+    "Models": "agent.models",
     "Run": "agent.run",
     "Webhook": "agent.work.news",
     "Executor": "graph.executors.executor",

@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.testing import Recording, ReplayDifference
 from donewhen.workspace import workspace_tools
 
@@ -17,7 +17,9 @@ SHOP = Path(__file__).parent / "shop"
 async def main() -> None:
     """Record a run, replay it, and show what a change would say."""
     path = Path(tempfile.mkdtemp()) / "sales.jsonl"
-    async with Agent("demo", workspace_tools(SHOP, write=False), storage="memory:", record=True) as agent:
+    async with Agent(
+        "demo", workspace_tools(SHOP, write=False), storage="memory:", options=AgentOptions(record=True)
+    ) as agent:
         run = await agent.start("total the amount in sales.csv by region", settings={"confirm": "never"})
         (await Recording.of(agent, run)).save(path)
     again = await Recording.load(path).replay()

@@ -5,7 +5,7 @@ Runs without a key, from a script. For real work, give `Agent` the name of a mod
 
 import asyncio
 
-from donewhen import Agent, Limits, Settings
+from donewhen import Agent, Limits, Models, Settings
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 ORDERS = {"A-17": {"customer": "mira@example.com", "items": [{"name": "lamp", "price": 40.0, "state": "broken"}]}}
@@ -57,7 +57,9 @@ async def main() -> None:
     settings = Settings(limits=Limits(cost_usd=0.20, questions=5))
     tools, effects = [find_order, refund, send_mail], {"find_order": "read"}
     prices = {"scripted": {"input": 0, "output": 0}}
-    async with Agent(model(), tools, effects=effects, prices=prices, settings=settings, storage="memory:") as desk:
+    async with Agent(
+        Models(model(), prices=prices), tools, effects=effects, settings=settings, storage="memory:"
+    ) as desk:
         run = await desk.start("The lamp of order A-17 arrived broken: pay it back and tell the customer")
         run = await desk.resume(run, "approve")
         while run.status == "waiting":

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.tracing import Tracing
 
@@ -33,7 +33,9 @@ async def main() -> None:
     work = [call("weather", city="Bergen"), finish_step("It rains", ("s1.1", "rain"))]
     model = ScriptedModel(roles={"triage": [plan], "execute": work})
     trace = Tracing(tracer_provider=tracers, logger_provider=loggers)
-    async with Agent(model, [weather], effects={"weather": "read"}, storage="memory:", trace=trace) as agent:
+    async with Agent(
+        model, [weather], effects={"weather": "read"}, storage="memory:", options=AgentOptions(trace=trace)
+    ) as agent:
         run = await agent.resume(await agent.start("What is the weather in Bergen?"), "approve")
 
     print(f"{run.status}: {run.answer}")

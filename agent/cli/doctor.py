@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
 
-from donewhen import Agent, DoneWhenError
+from donewhen import Agent, AgentOptions, DoneWhenError
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.cli.storage_view import StorageView
@@ -182,7 +182,7 @@ async def _model(config: Config) -> Finding:
             "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
         )
     try:
-        async with Agent(config.model, storage="memory:", config=config) as agent:
+        async with Agent(config.model, storage="memory:", options=AgentOptions(config=config)) as agent:
             agent.models("triage")
             run = await agent.start("Say hello.", settings=TRY)
     except DoneWhenError as error:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from donewhen import Agent, ConfigError, GoalError, Run, StaleAnswer
+from donewhen import Agent, AgentOptions, ConfigError, GoalError, Run, StaleAnswer
 from donewhen.agent.cli.options import (
     AnswerOptions,
     Choices,
@@ -188,7 +188,9 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     async def open_in_stack(stack: AsyncExitStack) -> Agent:
         if kept["dir"]:
             return await open_agent(stack, choices, config, terminal)
-        return await stack.enter_async_context(Agent(choices.model, storage=config.storage, config=config))
+        return await stack.enter_async_context(
+            Agent(choices.model, storage=config.storage, options=AgentOptions(config=config))
+        )
 
     return _terminal_run(output, terminal, choices).work(open_in_stack, begin)
 
@@ -206,7 +208,8 @@ def _submit(
         raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
 
     async def write() -> str:
-        async with Agent(model, storage=config.storage, settings=settings, queue=queue, config=config) as agent:
+        options = AgentOptions(queue=queue, config=config)
+        async with Agent(model, storage=config.storage, settings=settings, options=options) as agent:
             agent.models("triage")
             return await submit(agent)
 
@@ -307,8 +310,7 @@ async def open_agent(
         settings=choices.settings,
         skills=skills or Skills(choices.dir, trust=choices.trust_skills),
         notify=notify,
-        queue=QUEUE,
-        config=config,
+        options=AgentOptions(queue=QUEUE, config=config),
     )
     return await stack.enter_async_context(agent)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from donewhen import Agent, ConfigError, UnknownThread
+from donewhen import Agent, AgentOptions, ConfigError, UnknownThread
 from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import Config, read_config
@@ -52,7 +52,7 @@ class StorageView:
         """Return the result of a question to an agent without tools, whose model is never called."""
 
         async def open_and_ask() -> Told:
-            async with Agent(DEMO, storage=self.config.storage, config=self.config) as agent:
+            async with Agent(DEMO, storage=self.config.storage, options=AgentOptions(config=self.config)) as agent:
                 return await ask(agent)
 
         return asyncio.run(open_and_ask())

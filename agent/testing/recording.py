@@ -14,7 +14,7 @@ from uuid import uuid4
 from langchain_core.tools import BaseTool
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.config import Config
+from donewhen.agent.options import AgentOptions
 from donewhen.agent.run import Run, id_of
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.testing.replaying import RecordedRequest, diff, mask_varying_parts
@@ -50,7 +50,7 @@ class Recording:
 
     @classmethod
     async def of(cls, agent: Agent, run: Run | str) -> Self:
-        """Return the recording of an ended run of an agent with `record=True`. Raises ConfigError if there is none."""
+        """Return the recording of an ended run of an agent that records. Raises ConfigError if there is none."""
         thread_id = id_of(run)
         snapshot = await agent.graph.aget_state({"configurable": {"thread_id": thread_id}})
         return cls(await collect_rows(agent.storage, thread_id, snapshot), secrets=agent.secrets)
@@ -142,9 +142,10 @@ class _Replay:
         for name, executor in (self.options.get("executors") or {}).items():
             executors[name] = _with_recorded(executor, recorded) if self.tools is None else executor
         tools = self.request.common_tools(recorded) if self.tools is None else self.tools
-        made = {**self.request.models(model), **self.request.background(), "hooks": self.request.hooks()}
-        made |= {"config": Config(), **self.options}
-        return Agent(model, tools, **{**made, "storage": self.storage, "executors": executors})
+        request, options = self.request, self.request.options(self.options.get("options") or AgentOptions())
+        made = {"hooks": request.hooks(), "skills": request.skills(), **self.options, "options": options}
+        made |= {"storage": self.storage, "executors": executors}
+        return Agent(request.models(model), tools, **made)
 
     def _check_tools(self, agent: Agent) -> None:
         """Raise ReplayDifference for the first tool that is missing, new, or described differently."""

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from functools import partial
 from typing import Any
@@ -20,6 +20,9 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
+from donewhen.agent.config import Config
+from donewhen.agent.models import Models
+from donewhen.agent.options import AgentOptions
 from donewhen.agent.request import Request, read_goal
 from donewhen.agent.testing.script import Policy, read_request
 from donewhen.agent.testing.scripted import ScriptedModel
@@ -100,11 +103,19 @@ class RecordedRequest:
             return Request(read_goal(self.start["goal"]), settings)
         return Request.from_row(self.start, settings)
 
-    def background(self) -> Json:
-        """Return options of an agent: the recorded context, memory and AGENTS.md."""
-        texts = {name: text for row in self.of("background") for name, text in row["texts"].items()}
-        options: Json = {name: texts[name] for name in ("context", "memory") if name in texts}
-        return {**options, "skills": _RecordedSkills(texts["agents_md"])} if "agents_md" in texts else options
+    def options(self, chosen: AgentOptions) -> AgentOptions:
+        """Return options with the recorded context and memory, and without the environment, where none are given."""
+        texts = self._background()
+        recorded: Json = {"config": Config(), "context": texts.get("context"), "memory": texts.get("memory")}
+        return replace(chosen, **{name: value for name, value in recorded.items() if getattr(chosen, name) is None})
+
+    def skills(self) -> Skills | None:
+        """Return the recorded AGENTS.md."""
+        texts = self._background()
+        return _RecordedSkills(texts["agents_md"]) if "agents_md" in texts else None
+
+    def _background(self) -> dict[str, str]:
+        return {name: text for row in self.of("background") for name, text in row["texts"].items()}
 
     # Models ------------------------------------------------------------------------------------------------------
 
@@ -147,8 +158,8 @@ class RecordedRequest:
 
         return reply
 
-    def models(self, model: ScriptedModel) -> Json:
-        """Return options of an agent: the model of each role, with its recorded name, prices and limits."""
+    def models(self, model: ScriptedModel) -> Models:
+        """Return the model of each role, with its recorded name, prices and limits."""
         described: Mapping[str, Json] = self.start.get("models") or {}
         named = {
             role: model.model_copy(
@@ -162,7 +173,7 @@ class RecordedRequest:
             if role in ROLES
         }
         priced = {about["name"]: about.get("rates") or FREE for about in described.values()}
-        return {"models": named, "prices": {"scripted": FREE, **priced}}
+        return Models(model, roles=named, prices={"scripted": FREE, **priced})
 
     # Interjections -----------------------------------------------------------------------------------------------
 

@@ -234,7 +234,7 @@ def describe_models(models: ModelSource, cost: PriceOf, settings: Settings) -> J
 
 
 def _rates_of(cost: PriceOf, name: str) -> Json:
-    """Return a model's prices per million tokens, as `Agent(prices=…)` takes them; {} if they are unknown."""
+    """Return a model's prices per million tokens, as `Models(prices=…)` takes them; {} if they are unknown."""
     million = 1_000_000
     read = {"input": {}, "cached": {"cached_tokens": million}, "cache_write": {CACHE_WRITES: million}}
     rates = {rate: cost(name, {"input_tokens": million, **part}) for rate, part in read.items()}
@@ -324,7 +324,8 @@ async def collect_rows(storage: Storage, thread_id: str, snapshot: StateSnapshot
     turns = [row["turn"] for row in rows if row["kind"] == "start"]
     if not turns or turns[-1] != values.get("turn", 1) or not values.get("outcome"):
         raise ConfigError(
-            f"thread {thread_id} was not recorded to its end: start it with DONEWHEN_RECORD=1 or record=True"
+            f"thread {thread_id} was not recorded to its end: start it with DONEWHEN_RECORD=1, or with "
+            "AgentOptions(record=True)"
         )
     if turns != [*range(1, len(turns) + 1)]:
         raise ConfigError(

@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.report import table
-from donewhen import Agent, Run
+from donewhen import Agent, AgentOptions, Run
 from donewhen.agent.config import Config
 from donewhen.graph.tools.call import LIMIT
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
@@ -159,10 +159,14 @@ async def strike(case: Case, awaited: bool, folder: Path, tally: Tally) -> None:
     name = f"{case.name}, {'async' if awaited else 'sync'}"
     tally.runs += 1
     config = Config(storage=f"sqlite:///{folder}/runs.db", variables=VARIABLES)
-    agent = Agent(_model(case, awaited), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
+    agent = Agent(
+        _model(case, awaited), [_bad(case, awaited), _good()], settings=SETTINGS, options=AgentOptions(config=config)
+    )
     try:
         run = await agent.start("goal", thread_id="t")
-        state = await Agent(_model(case, awaited), storage=config.storage, config=config).graph.aget_state(CONFIG)
+        state = await Agent(
+            _model(case, awaited), storage=config.storage, options=AgentOptions(config=config)
+        ).graph.aget_state(CONFIG)
     except BaseException as error:
         tally.killed.append(f"{name}: {type(error).__name__}")
         return

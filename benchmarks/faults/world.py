@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from benchmarks.retail_world import FULL, RetailWorld, descriptions, tasks
-from donewhen import Agent, Run
+from donewhen import Agent, AgentOptions, Run
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 Action = tuple[str, dict[str, Any]]
@@ -166,7 +166,8 @@ def agent_for(world: World, model: Any, **options: Any) -> Agent:
     """An agent with the shop's tools; in memory unless told otherwise."""
     options.setdefault("storage", "memory:")
     settings = {**SETTINGS, **options.pop("settings", {})}
-    return Agent(model, world.tools, caller=world.call, effects=world.effects, settings=settings, **options)
+    own = AgentOptions(caller=world.call, config=options.pop("config", None))
+    return Agent(model, world.tools, effects=world.effects, settings=settings, options=own, **options)
 
 
 async def carry(agent: Agent, world: World, thread_id: str | None = None, *, resume: bool = False) -> Run:

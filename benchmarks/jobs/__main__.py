@@ -70,7 +70,7 @@ async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) ->
     `model` plays instead of the one of the environment; its requests are not counted.
     """
     counting = Counting()
-    model = model or watched(ModelSource(None, config=read_config()), "execute", counting)
+    model = model or watched(ModelSource(config=read_config()), "execute", counting)
     agent = Agent(model, job.tools(folder), effects=job.effects, storage="memory:", settings=settings)
     corrections: list[str] = []
     asked: list[str] = []
@@ -100,7 +100,7 @@ async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
     """By a loop that calls whatever the model calls until it says no more; a question at the end is answered once."""
     counting = Counting()
     tools = {tool.name: tool for tool in as_tools(job.tools(folder))}
-    model = watched(ModelSource(None, config=read_config()), "execute", counting).bind_tools(list(tools.values()))
+    model = watched(ModelSource(config=read_config()), "execute", counting).bind_tools(list(tools.values()))
     messages: list[Any] = [SystemMessage("You are a helpful agent. Use the tools to do what the user asks.")]
     messages.append(HumanMessage(job.goal))
     said, asked = "", list[str]()

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import fields
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -19,9 +21,11 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen import (
     Agent,
+    AgentOptions,
     ConfigError,
     GoalError,
     Limits,
+    Models,
     Run,
     Settings,
     ThreadInfo,
@@ -90,11 +94,11 @@ except SystemExit:
 """
 SCHEMAS = """
 import sys
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 about = {"description": "d", "input_schema": {"type": "object", "required": ["a"], "properties": {
     "a": {"type": "array", "items": {"type": "string", "enum": ["x"], "title": "A", "default": "x"}},
     "b": {"type": "object", "additionalProperties": {"type": "integer", "description": "B"}}}}}
-Agent("demo", {"t": about}, caller=print, storage="memory:")
+Agent("demo", {"t": about}, options=AgentOptions(caller=print), storage="memory:")
 print("jsonschema" in sys.modules)
 """
 STARTS = {
@@ -360,7 +364,26 @@ async def test_values_of_another_kind(tmp_path: Path) -> None:
     assert (tmp_path / "runs.db").exists()
 
 
-@pytest.mark.parametrize("given", [{"model": 42}, {"model": ScriptedModel}, {"model": "demo", "models": {"plan": 42}}])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *[(name, rf"Models\(model, {name}=") for name in ("thinking", "prices")],
+        ("models", r"Models\(model, roles="),
+        *[(each.name, rf"AgentOptions\({each.name}=") for each in fields(AgentOptions)],
+        ("tool", "did you mean tools"),
+        ("zzz", "Agent has no argument 'zzz'; there are: "),
+    ],
+)
+def test_an_argument_that_an_agent_does_not_have_is_named_with_what_to_write(name: str, said: str) -> None:
+    """Q90: an Agent takes 12 arguments and no more; one that moved, or is misspelt, says what to write instead."""
+    taken = [each for each in signature(Agent).parameters.values() if each.kind != Parameter.VAR_KEYWORD]
+    assert len(taken) <= 12
+    assert name not in {each.name for each in taken}
+    with pytest.raises(TypeError, match=said):
+        Agent("demo", **{name: None})
+
+
+@pytest.mark.parametrize("given", [{"model": 42}, {"model": ScriptedModel}, {"model": Models("demo", {"plan": 42})}])
 def test_a_model_of_another_kind_is_refused_when_the_agent_is_made(given: dict[str, Any]) -> None:
     """L1: and not in the first run; a class in place of an instance is named."""
     with pytest.raises(ConfigError, match=r"not (the class ScriptedModel|of type int|int)$"):

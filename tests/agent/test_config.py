@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from donewhen import Agent, ConfigError
+from donewhen import Agent, AgentOptions, ConfigError
 from donewhen.agent.config import DEFAULT_MODEL, DEMO, read_config
 
 
@@ -54,13 +54,15 @@ def test_a_switch_is_off_however_false_is_written(text: str, record: bool) -> No
 )
 def test_hooks_that_cannot_be_loaded_keep_an_agent_from_starting(address: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
-        Agent("demo", config=read_config({"DONEWHEN_STORAGE": "memory:", "DONEWHEN_HOOKS": address}))
+        Agent(
+            "demo", options=AgentOptions(config=read_config({"DONEWHEN_STORAGE": "memory:", "DONEWHEN_HOOKS": address}))
+        )
 
 
 def test_an_agent_needs_a_model() -> None:
     """A2: without a model and without a key there is a clear error at once; only the command chooses the demo."""
     with pytest.raises(ConfigError, match=r"OPENAI_API_KEY or DONEWHEN_MODEL.*'demo'"):
-        Agent(config=read_config({"DONEWHEN_STORAGE": "memory:"}))
+        Agent(options=AgentOptions(config=read_config({"DONEWHEN_STORAGE": "memory:"})))
 
 
 def test_no_secret_is_shown() -> None:

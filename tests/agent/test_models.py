@@ -10,7 +10,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 
-from donewhen import Agent, ConfigError
+from donewhen import Agent, ConfigError, Models
 from donewhen.agent.config import Config
 from donewhen.agent.models import ROLES, ModelSource
 from donewhen.testing import ScriptedModel
@@ -48,7 +48,7 @@ async def test_a_compatible_server_is_told_nothing_that_nobody_said() -> None:
     """K9: strict servers refuse unknown fields; what only this one knows is said by its user. No key is needed."""
     own = {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}
     with WireServer(["x"] * 2) as server:
-        models = ModelSource(thinking={"triage": own}, config=Config("qwen3:8b", base_url=server.base_url))
+        models = ModelSource(Models(thinking={"triage": own}), config=Config("qwen3:8b", base_url=server.base_url))
         triage, plan = [await sent(models, server, role) for role in ("triage", "plan")]
         assert server.requests[0].headers["authorization"]
     assert triage["model"] == "qwen3:8b"
@@ -66,7 +66,7 @@ async def test_fields_of_one_s_own_are_sent_and_merged() -> None:
             extra_body={"top_k": 20, "chat_template_kwargs": {"preserve": 1}},
         )
         body = {"enable_thinking": True, "chat_template_kwargs": {"more": 2}}
-        models = ModelSource(own, thinking={"plan": {"extra_body": body, "temperature": 0.5}})
+        models = ModelSource(Models(own, thinking={"plan": {"extra_body": body, "temperature": 0.5}}))
         triage, plan = [await sent(models, server, role) for role in ("triage", "plan")]
     assert (triage["top_k"], triage["chat_template_kwargs"]) == (20, {"preserve": 1})
     assert (plan["top_k"], plan["enable_thinking"], plan["temperature"]) == (20, True, 0.5)
@@ -78,7 +78,7 @@ async def test_roles_and_names_choose_the_model() -> None:
     """P01, A3: one model per role; a name given with the call comes first."""
     with WireServer(["x"] * 3) as server:
         config = Config("unused", api_key="key", base_url=server.base_url)
-        models = ModelSource("main", {"judge": "strict"}, config=config)
+        models = ModelSource(Models("main", {"judge": "strict"}), config=config)
         names = [await sent(models, server, *which) for which in (("plan",), ("judge",), ("judge", "openai:other"))]
     assert [body["model"] for body in names] == ["main", "strict", "other"]
     assert models("plan") is models("plan")
@@ -94,8 +94,8 @@ def test_another_kind_of_model_is_left_untouched() -> None:
 def test_thinking_that_nobody_can_be_told_is_an_error(model: BaseChatModel) -> None:
     """L10: an explicit level for a model that is not known to take one is never ignored; by name, at the first call."""
     with pytest.raises(ConfigError, match=r"thinking\['plan'\] is 'high'.*extra_body"):
-        ModelSource(model, thinking={"plan": "high"})
-    by_name = ModelSource("local", thinking={"plan": "high"}, config=Config(base_url="http://127.0.0.1:1/v1"))
+        ModelSource(Models(model, thinking={"plan": "high"}))
+    by_name = ModelSource(Models("local", thinking={"plan": "high"}), config=Config(base_url="http://127.0.0.1:1/v1"))
     assert by_name("triage")
     with pytest.raises(ConfigError, match="'local' is not known to take a level"):
         by_name("plan")
@@ -121,7 +121,7 @@ def test_every_provider_is_told_in_its_own_words(
     pytest.importorskip(f"langchain_{name.partition(':')[0]}")
     for variable in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(variable, "test")
-    models = ModelSource(name, thinking={"triage": "off", "execute": "high"}, config=Config(api_key="test"))
+    models = ModelSource(Models(name, thinking={"triage": "off", "execute": "high"}), config=Config(api_key="test"))
     assert {key: getattr(models("triage"), key) for key in off} == off
     assert {key: getattr(models("execute"), key) for key in high} == high
 
@@ -132,8 +132,8 @@ def test_a_model_s_own_decision_is_kept_except_for_triage() -> None:
     shared = ModelSource(own)
     assert effort(shared("triage")) == "minimal"
     assert [effort(shared(role)) for role in ("plan", "execute", "judge")] == ["high"] * 3
-    assert effort(ModelSource(None, {"triage": own})("triage")) == "high"
-    assert effort(ModelSource(own, thinking={"plan": "low"})("plan")) == "low"
+    assert effort(ModelSource(Models(roles={"triage": own}))("triage")) == "high"
+    assert effort(ModelSource(Models(own, thinking={"plan": "low"}))("plan")) == "low"
     assert own.reasoning_effort == "high"
 
 
@@ -200,18 +200,18 @@ def test_what_is_wrong_is_named(model: str | None, connection: Config | None, sa
 def test_wrong_roles_and_levels_are_told_at_once() -> None:
     """S5: roles, levels and providers, when the agent is made."""
     with pytest.raises(ConfigError, match="did you mean execute"):
-        ModelSource("openai:x", {"exceute": "y"})
+        ModelSource(Models("openai:x", {"exceute": "y"}))
     with pytest.raises(ConfigError, match="off, low, medium, high"):
-        ModelSource("openai:x", thinking={"plan": "hard"})  # type: ignore[dict-item]
+        ModelSource(Models("openai:x", thinking={"plan": "hard"}))  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match="did you mean plan"):
-        Agent("demo", storage="memory:", models={"planner": "x"})
+        Agent(Models("demo", {"planner": "x"}), storage="memory:")
     for wrong in ({"models": {"planner": "x"}}, {"max_tokens": {"planner": 5}}):
         with pytest.raises(ConfigError, match="did you mean plan"):
             Agent("demo", storage="memory:", settings=wrong)
     for given in ({"model": "opnai:gpt-5"}, {"model": "demo", "settings": {"models": {"judge": "opnai:gpt-5"}}}):
         with pytest.raises(ConfigError, match="Did you mean 'openai'"):
             Agent(storage="memory:", **given)
-    models = ModelSource("openai:x", thinking={"plan": {"extra_boddy": {}}}, config=Config(api_key="key"))
+    models = ModelSource(Models("openai:x", thinking={"plan": {"extra_boddy": {}}}), config=Config(api_key="key"))
     with pytest.raises(ConfigError, match="did you mean 'extra_body'"):
         models("plan")
     with pytest.raises(ConfigError, match="no role 'planer'; did you mean plan"):
@@ -252,7 +252,7 @@ def test_arguments_that_were_bound_to_a_model_are_its_own() -> None:
 
     model = ChatOpenAI(model="m", api_key="k")  # type: ignore[arg-type]
     bound: Any = model.bind(temperature=0.1, seed=7).bind(stop=["ZZ"])
-    made: Any = ModelSource(bound, {"judge": bound.with_config(tags=["ours"])})("plan")
+    made: Any = ModelSource(Models(bound, {"judge": bound.with_config(tags=["ours"])}))("plan")
     assert (made.temperature, made.seed, made.stop) == (0.1, 7, ["ZZ"])
     assert model.temperature != 0.1
     for given, said in (

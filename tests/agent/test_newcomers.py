@@ -19,6 +19,7 @@ from donewhen import (
     DoneWhenError,
     Executor,
     Limits,
+    Models,
     Profile,
     Run,
     RunStream,
@@ -99,7 +100,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a hook without a list": (lambda: Hooks(before_call=print), "write before_call=[…]"),  # type: ignore[arg-type]
     "a price that is a number": (
-        lambda: Agent("demo", prices={"mine": 3}),  # type: ignore[dict-item]
+        lambda: Agent(Models("demo", prices={"mine": 3})),  # type: ignore[dict-item]
         'write {"input": …, "output": …}',
     ),
     "a storage that is no text": (lambda: Agent("demo", storage=5), "it must be a URL such as sqlite:///runs.db"),  # type: ignore[arg-type]

@@ -287,9 +287,9 @@ def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
 def test_the_public_names() -> None:
     """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
     assert donewhen.__all__ == [
-        "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers", "ModelError",
-        "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadWaiting",
-        "ToolError", "UnknownThread", "Webhook", "build_graph", "wait",
+        "Agent", "AgentOptions", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers",
+        "ModelError", "Models", "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError",
+        "ThreadBusy", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph", "wait",
     ]  # fmt: skip
     assert types.__all__ == [
         "Event", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate", "Receipt", "RunStatus", "RunStream",

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, ConfigError, Executor, build_graph
+from donewhen import Agent, AgentOptions, ConfigError, Executor, build_graph
 from donewhen.agent.config import read_config
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from donewhen.tracing import Tracing
@@ -101,7 +101,9 @@ def model() -> ScriptedModel:
 def agent(tracing: Tracing | bool, storage: str = "memory:") -> Agent:
     """Return an agent with an executor, traced."""
     scout = {"scout": Executor("It looks.")}
-    return Agent(model(), [look], executors=scout, storage=storage, effects={"look": "read"}, trace=tracing)
+    return Agent(
+        model(), [look], executors=scout, storage=storage, effects={"look": "read"}, options=AgentOptions(trace=tracing)
+    )
 
 
 TREE = [
@@ -193,7 +195,9 @@ async def test_what_fails_is_an_error() -> None:
     told = seen()
     script = one_step([call("broken"), give_up("it is broken")], tools=["broken"], deliver=[])
     settings = {**FREE, "on_failure": "deliver"}
-    async with Agent(script, [broken], effects={"broken": "read"}, storage="memory:", trace=told.tracing) as traced:
+    async with Agent(
+        script, [broken], effects={"broken": "read"}, storage="memory:", options=AgentOptions(trace=told.tracing)
+    ) as traced:
         assert (await traced.start("go", settings=settings)).status == "failed"
     assert told.named("execute_tool broken")["error.type"]
     assert told.named("invoke_agent donewhen")["donewhen.status"] == "failed"
@@ -280,7 +284,7 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from donewhen import *\n"
         "Agent('demo', storage='memory:')\n"
-        "Agent('demo', storage='memory:', trace=True)"
+        "Agent('demo', storage='memory:', options=AgentOptions(trace=True))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     said = "donewhen.state.errors.ConfigError: tracing needs the extra otel: pip install 'donewhen[otel]'"
@@ -302,8 +306,8 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
 def test_traces_that_go_nowhere_are_named(variables: dict[str, str], said: str, tmp_path: Path) -> None:
     """U11: nothing is sent silently to nobody; what to set is said once."""
     code = (
-        "from donewhen import Agent, wait\n"
-        "agent = Agent('demo', storage='memory:', trace=True)\n"
+        "from donewhen import Agent, AgentOptions, wait\n"
+        "agent = Agent('demo', storage='memory:', options=AgentOptions(trace=True))\n"
         "for _ in range(2): wait(agent.start('hello'))"
     )
     done = piped(program=code, env=environment(tmp_path, **variables), cwd=tmp_path)

@@ -12,7 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.pregel.remote import RemoteGraph
 from pydantic import BaseModel
 
-from donewhen import Agent, Executor, build_graph
+from donewhen import Agent, AgentOptions, Executor, build_graph
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import config as config_of
 from tests.kit.runs import said
@@ -125,7 +125,7 @@ async def test_no_tool_check_or_executor_gets_the_run(kind: str, monkeypatch: py
         [tool],
         storage="memory:",
         effects={"look": "read"},
-        memory=MEMORY,
+        options=AgentOptions(memory=MEMORY),
         executors={"graph": Executor("a graph", graph=graph.compile())},
         settings={"confirm": "never", "verification": "grounded"},
         output_type=Answer,

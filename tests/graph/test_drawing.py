@@ -7,7 +7,7 @@ import sys
 import pytest
 from langchain_core.messages import HumanMessage
 
-from donewhen import Agent, Run, Settings, build_graph
+from donewhen import Agent, AgentOptions, Models, Run, Settings, build_graph
 from donewhen.agent.config import read_config
 from donewhen.agent.models import ModelSource
 from donewhen.graph.build import build_graph as built
@@ -37,7 +37,7 @@ def test_every_edge_says_when_it_is_taken() -> None:
 
 def test_without_credentials_everything_but_a_call_works() -> None:
     """P19: without a key, import, build, drawing and the listing of threads work; nothing is connected to."""
-    agent = Agent(config=read_config(KEYLESS))
+    agent = Agent(options=AgentOptions(config=read_config(KEYLESS)))
     assert "confirm" in agent.graph.get_graph(xray=1).draw_mermaid()
     assert asyncio.run(agent.threads()) == []
     assert agent.graph.get_context_jsonschema()["properties"]["confirm"]
@@ -47,8 +47,8 @@ def test_without_credentials_everything_but_a_call_works() -> None:
 def test_importing_reads_no_environment_and_no_provider() -> None:
     """P19: the import needs no key, and loads no provider's library before a model is used."""
     code = (
-        "import sys; from donewhen import Agent; from donewhen.agent.config import read_config; "
-        f"Agent(config=read_config({KEYLESS!r})).graph.get_graph(xray=1).draw_mermaid(); "
+        "import sys; from donewhen import Agent, AgentOptions; from donewhen.agent.config import read_config; "
+        f"Agent(options=AgentOptions(config=read_config({KEYLESS!r}))).graph.get_graph(xray=1).draw_mermaid(); "
         "sys.exit(any(name in sys.modules for name in ('openai', 'langchain_openai', 'anthropic')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={"PATH": "/usr/bin"}, check=False, timeout=60)
@@ -57,7 +57,7 @@ def test_importing_reads_no_environment_and_no_provider() -> None:
 
 async def test_the_first_call_says_what_to_set() -> None:
     """P19: the first call gives one clear error with what to set, as the outcome and as the last message."""
-    agent = Agent(config=read_config(NOWHERE), settings=Settings(model_retries=0))
+    agent = Agent(options=AgentOptions(config=read_config(NOWHERE)), settings=Settings(model_retries=0))
     run = await agent.start("Hello", thread_id="t")
     assert isinstance(run, Run)
     assert run.outcome is not None
@@ -80,7 +80,7 @@ async def test_a_graph_without_a_key_says_what_to_set() -> None:
 def test_an_unknown_role_is_said_at_once() -> None:
     """P19: what can be known to be wrong before the first call is an error when the agent is made."""
     with pytest.raises(ConfigError, match="did you mean triage"):
-        Agent(models={"triag": "demo"}, config=read_config(KEYLESS))
+        Agent(Models(roles={"triag": "demo"}), options=AgentOptions(config=read_config(KEYLESS)))
 
 
 async def test_the_bare_graph_runs_without_an_agent() -> None:

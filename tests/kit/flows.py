@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen import Agent, Run, Settings
+from donewhen import Agent, Models, Run, Settings
 from donewhen.agent.tools import as_tools
 from donewhen.testing import Request, ScriptedModel, submit_plan
 
@@ -43,7 +43,7 @@ class Flow:
 
 
 async def play(
-    model: ScriptedModel,
+    model: Models | ScriptedModel,
     tools: Sequence[Any] = (),
     *,
     answers: Sequence[Any] = (),

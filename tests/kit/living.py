@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen import Agent, Run
+from donewhen import Agent, Models, Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.state.errors import StorageError, UnknownThread
@@ -117,7 +117,12 @@ def agent_of(world: World, storage: Storage, settings: Json) -> Agent:
     tools = world.tools()
     executors = world.executors(tools)
     return Agent(
-        world.model(), tools, storage=storage, settings=settings, executors=executors, effects=EFFECTS, prices=PRICES
+        Models(world.model(), prices=PRICES),
+        tools,
+        storage=storage,
+        settings=settings,
+        executors=executors,
+        effects=EFFECTS,
     )
 
 

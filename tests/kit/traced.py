@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, Executor
+from donewhen import Agent, AgentOptions, Executor
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.tracing import Tracing
 
@@ -57,7 +57,9 @@ async def run(config: Any, tracing: Tracing | bool = False) -> None:
         roles={"triage": [submit_plan([{"content": "look", "executor": "scout"}])], "execute": rounds}
     )
     scout = {"scout": Executor("It looks.")}
-    agent = Agent(model, [look], executors=scout, storage="memory:", effects={"look": "read"}, trace=tracing)
+    agent = Agent(
+        model, [look], executors=scout, storage="memory:", effects={"look": "read"}, options=AgentOptions(trace=tracing)
+    )
     asked = await agent.start("go", thread_id="thread-1", config=config)
     await agent.resume(asked, "approve", config=config)
 

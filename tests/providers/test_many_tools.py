@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.graph.llm.provider_texts import TOO_MANY_TOOLS, Text
 from tests.kit.providers.forms import FORMS, Form, Said, chat_model, names_in, told
 from tests.kit.providers.server import Answer, Handler, ProviderServer
@@ -68,7 +68,9 @@ async def test_no_request_has_more_tools_than_the_provider_takes(name: str, sele
     with ProviderServer(serve(form, most, TOO_MANY_TOOLS[0], one_place("place_199"))) as server:
         model = form.model(server.url)
         settings = {**SETTINGS, "tool_selection": selection}
-        async with Agent(model, places("read"), caller=caller, storage="memory:", settings=settings) as agent:
+        async with Agent(
+            model, places("read"), options=AgentOptions(caller=caller), storage="memory:", settings=settings
+        ) as agent:
             run = await agent.start("How is the weather at the 199th place?")
     assert (run.status, run.answer) == ("completed", "place_199 is sunny")
     sizes = [len(names_in(body)) for body in server.bodies]
@@ -90,7 +92,9 @@ async def test_a_limit_that_a_server_names_is_learnt_once(say: Text) -> None:
     with ProviderServer(handle) as server:
         settings = {**SETTINGS, "tool_selection": 300}
         model = chat_model(server.url)
-        async with Agent(model, places("read"), caller=caller, storage="memory:", settings=settings) as agent:
+        async with Agent(
+            model, places("read"), options=AgentOptions(caller=caller), storage="memory:", settings=settings
+        ) as agent:
             first = await agent.start("How is the weather at the 150th place?")
             once = len(refused)
             second = await agent.start("And once more?")
@@ -125,7 +129,9 @@ async def test_what_was_found_is_offered_where_all_room_is_taken() -> None:
     form = FORMS["OpenAI chat"]
     with ProviderServer(serve(form, 18, TOO_MANY_TOOLS[1], think)) as server:
         model = chat_model(server.url)
-        async with Agent(model, places("read"), caller=caller, storage="memory:", settings=SETTINGS) as agent:
+        async with Agent(
+            model, places("read"), options=AgentOptions(caller=caller), storage="memory:", settings=SETTINGS
+        ) as agent:
             run = await agent.start("Three places, please.")
     assert run.status == "completed"
     assert ["place_150" in names for names in seen].count(True) >= 2

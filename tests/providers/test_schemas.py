@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.graph.llm.schemas import CLAUDE, GEMINI, OPENAI, dialect_of, fit_tools
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import NAMES, control_tools
@@ -165,7 +165,9 @@ async def test_a_tool_that_the_package_cannot_write_is_left_out_alone(caplog: py
     """Q48: two of them; `bind_tools` of LangChain raises for them before there is any request."""
     model = Picky([answer("ok")])
     tools = described({"bad_one": of(q=TEXT), "good": of(q=TEXT), "bad_two": of(q=TEXT)})
-    async with Agent(model, tools, caller=lambda *_: "seen", storage="memory:", settings=SETTINGS) as agent:
+    async with Agent(
+        model, tools, options=AgentOptions(caller=lambda *_: "seen"), storage="memory:", settings=SETTINGS
+    ) as agent:
         first = await agent.start("hi")
     assert first.status == "answered"
     assert {"good"} == {name for name in model.requests[0].tool_names if name in tools}

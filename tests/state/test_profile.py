@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from donewhen import ConfigError, Profile, Settings
+from donewhen import AgentOptions, ConfigError, Profile, Settings
 from donewhen.agent.config import read_config, read_profile
 from donewhen.state.settings import merge_settings
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
@@ -140,7 +140,7 @@ async def test_context_and_memory_are_handed_in() -> None:
         return "The user likes tables." + "x" * 9_000
 
     model = one_step([finish_step("x", "s1.result")], tools=[])
-    flow = await play(model, goal="Count", context="The shop is in Berlin.", memory=remembers)
+    flow = await play(model, goal="Count", options=AgentOptions(context="The shop is in Berlin.", memory=remembers))
     assert asked == [("Count", flow.run.thread_id)]
     for request in model.requests[:2]:
         prompt = unfenced(request.messages[1].text)
@@ -148,7 +148,7 @@ async def test_context_and_memory_are_handed_in() -> None:
         assert "<memory>\nThe user likes tables.xxx" in prompt
         assert prompt.index("</memory>") < 9_000
     model = one_step([finish_step("x", "s1.result")], tools=[])
-    flow = await play(model, context=lambda goal, thread: 1 / 0, memory=lambda goal, thread: " ")
+    flow = await play(model, options=AgentOptions(context=lambda goal, thread: 1 / 0, memory=lambda goal, thread: " "))
     assert flow.status == "answered"
     assert "ZeroDivisionError" in " ".join(event["text"] for event in flow.told("note"))
     assert "<memory" not in model.requests[0].text

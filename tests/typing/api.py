@@ -9,6 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from donewhen import (
     Agent,
+    AgentOptions,
     ConfigError,
     Executor,
     Limits,
@@ -102,8 +103,7 @@ def executors() -> None:
     agent = Agent(
         "openai:x",
         executors={"writer": Executor("writes"), "far": Executor(remote=far), "lib": "a2a:https://a.example"},
-        context="in Berlin",
-        memory=lambda goal, thread_id: goal,
+        options=AgentOptions(context="in Berlin", memory=lambda goal, thread_id: goal),
     )
     assert_type(agent.executors, Executors)
     agent.executors["late"] = Executor(passthrough=True)
@@ -113,7 +113,9 @@ def executors() -> None:
 
 async def in_the_background() -> None:
     store = PlanStore("sqlite:///runs.db")
-    async with Agent("openai:x", plan_tools(store), storage="sqlite:///runs.db", queue="reports") as agent:
+    async with Agent(
+        "openai:x", plan_tools(store), storage="sqlite:///runs.db", options=AgentOptions(queue="reports")
+    ) as agent:
         thread = await agent.submit("report", owner="ann")
         assert_type(thread, str)
         async with agent.worker(concurrency=2):

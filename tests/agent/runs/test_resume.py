@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
+from donewhen import Agent, AgentOptions, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
@@ -284,13 +284,13 @@ async def test_a_queued_request_is_known_by_its_id(storage: Storage) -> None:
 async def test_an_answer_goes_to_the_workers_that_have_the_tools(storage: Storage) -> None:
     """C06: an answer submitted by an agent with another queue leaves the run to its own workers."""
     outbox = Outbox()
-    desk = Agent(sending(HI), [outbox.tool()], storage=storage, queue="desk")
+    desk = Agent(sending(HI), [outbox.tool()], storage=storage, options=AgentOptions(queue="desk"))
     await desk.submit("do it", thread_id="t")
     run = await desk.run_submitted("t")
     await Agent("demo", storage=storage).submit_answer(run, "approve")
     assert (await desk.info("t")).queue == "desk"
     assert (await desk.run_submitted("t")).pending[0]["kind"] == "tool"
-    waiting = await Agent(one_step(), storage=storage, queue="desk").start("do it", thread_id="u")
+    waiting = await Agent(one_step(), storage=storage, options=AgentOptions(queue="desk")).start("do it", thread_id="u")
     await Agent("demo", storage=storage).submit_answer(waiting, "approve")
     assert (await desk.info("u")).queue == "desk"
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from langchain_core.messages import HumanMessage
 
-from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
+from donewhen import Agent, AgentOptions, ConfigError, GoalError, Limits, Profile, Settings, build_graph
 from donewhen.agent.config import Config
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.state.settings import CARE, confine_settings, merge_settings, read_settings, stored_settings
@@ -135,7 +135,7 @@ async def test_a_profile_for_every_agent_may_forbid_what_only_some_have(tmp_path
     for forbidden, fails in ((["run_command", "wire_money"], False), (["sennd"], True)):
         config = Config(profile={"forbidden_tools": forbidden})
         model = ScriptedModel(roles={"triage": [answer("Hello.")]}, strict=False)
-        agent = Agent(model, [Outbox().tool()], storage="memory:", config=config)
+        agent = Agent(model, [Outbox().tool()], storage="memory:", options=AgentOptions(config=config))
         if fails:
             with pytest.raises(ConfigError, match="did you mean send"):
                 await agent.start("do it")

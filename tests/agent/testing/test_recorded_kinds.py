@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from donewhen import Agent, Executor, McpServers, Run, wait
+from donewhen import Agent, AgentOptions, Executor, McpServers, Models, Run, wait
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
 from donewhen.testing import Recording, ScriptedModel, answer, audit, call, deliver, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
@@ -36,10 +36,13 @@ def send(to: str) -> str:
 
 
 @asynccontextmanager
-async def agent(roles: Any, tools: Any = (look, send), **options: Any) -> AsyncIterator[Agent]:
-    options = {"effects": EFFECTS, "storage": "memory:", "record": True, **options}
+async def agent(
+    roles: Any, tools: Any = (look, send), *, prices: Any = None, memory: Any = None, **more: Any
+) -> AsyncIterator[Agent]:
+    more = {"effects": EFFECTS, "storage": "memory:", **more}
     with ScriptedModel(roles=roles) as model:
-        async with Agent(model, tools, **options) as made:
+        given = Models(model, prices=prices or {})
+        async with Agent(given, tools, options=AgentOptions(record=True, memory=memory), **more) as made:
             yield made
 
 

@@ -8,7 +8,7 @@ import pytest
 from langgraph.checkpoint.base import id as ids
 from langgraph.checkpoint.base.id import uuid6
 
-from donewhen import Agent, ConfigError, Run
+from donewhen import Agent, AgentOptions, ConfigError, Run
 from donewhen.testing import (
     Recording,
     ReplayDifference,
@@ -55,7 +55,9 @@ def model() -> ScriptedModel:
 async def recorded() -> Recording:
     """Record the run."""
     SENT.clear()
-    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:", record=True) as agent:
+    async with Agent(
+        model(), [look, send], effects=EFFECTS, storage="memory:", options=AgentOptions(record=True)
+    ) as agent:
         run = await agent.start("Tell Ann how many lamps there are")
         run = await agent.resume(run, "approve")
         run = await agent.resume(run, "ann@example.com")
@@ -139,7 +141,9 @@ async def test_what_was_not_recorded_says_how_to(tmp_path: Path, monkeypatch: py
     `record=False` holds over the environment.
     """
     monkeypatch.setenv("DONEWHEN_RECORD", "1")
-    async with Agent(model(), [look, send], effects=EFFECTS, storage="memory:", record=False) as agent:
+    async with Agent(
+        model(), [look, send], effects=EFFECTS, storage="memory:", options=AgentOptions(record=False)
+    ) as agent:
         run = await agent.start("Tell Ann how many lamps there are")
         with pytest.raises(ConfigError, match="DONEWHEN_RECORD=1"):
             await Recording.of(agent, run)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Executor, Limits, Settings
+from donewhen import Agent, Executor, Limits, Models, Settings
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
 from tests.kit.flows import FREE, Flow, one_step, play, steps
@@ -104,7 +104,7 @@ async def test_a_limit_of_tokens_or_money_is_not_broken_for_words(key: str) -> N
     limits = Limits(**{key: {"cost_usd": 0.005}.get(key, 8000)})
     prices = {"scripted": {"input": 0.3, "output": 0.3}}
     settings = Settings(confirm="never", limits=limits, on_exhausted="deliver")
-    flow = await play(model, [look], effects={"look": "read"}, settings=settings, prices=prices)
+    flow = await play(Models(model, prices=prices), [look], effects={"look": "read"}, settings=settings)
     model.assert_exhausted()
     assert flow.status == "exhausted"
     assert flow.run.answer.startswith("The budget is used up: ")

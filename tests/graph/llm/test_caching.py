@@ -21,7 +21,7 @@ from langchain_openai import ChatOpenAI
 from urllib3 import HTTPResponse
 
 from benchmarks import caching
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.agent.openai_chat import OpenAIChat
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
@@ -246,7 +246,13 @@ async def test_a_step_reads_what_the_step_before_it_was_told_as_well() -> None:
     context = "Prices are in euro, and holidays are those of Hamburg. " * 140
     settings = Settings(confirm="never", verification="grounded", mode="plan")
     with AnthropicServer(play_three_steps) as server:
-        agent = Agent(claude(server), [caching.look], effects={"look": "read"}, storage="memory:", context=context)
+        agent = Agent(
+            claude(server),
+            [caching.look],
+            effects={"look": "read"},
+            storage="memory:",
+            options=AgentOptions(context=context),
+        )
         assert (await agent.start("Look at all pages", settings=settings)).status == "completed"
     firsts = [n for n, body in enumerate(server.bodies) if caching.is_step(body) and len(body["messages"]) == 1]
     first, second, _ = (server.usages[n] for n in firsts)  # the last step has one tool less

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
-from donewhen import Agent, ConfigError, Executor
+from donewhen import Agent, AgentOptions, ConfigError, Executor, Models
 from donewhen.agent.config import read_config
 from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
@@ -41,11 +41,10 @@ async def test_a_run_over_the_wire_costs_what_the_provider_says() -> None:
     )
     with WireServer(model) as server:
         flow = await play(
-            wired(server),  # type: ignore[arg-type]
+            Models(wired(server), prices={"scripted": {"input": 10.0, "cached": 1.0, "output": 100.0}}),
             [look],
             effects={"look": "read"},
             settings={**FREE, "verification": "judged", "limits": {"cost_usd": 1.0}},
-            prices={"scripted": {"input": 10.0, "cached": 1.0, "output": 100.0}},
         )
         requests = len(server.requests)
     model.assert_exhausted()
@@ -79,7 +78,9 @@ async def test_a_limit_in_dollars_needs_the_price_of_every_model(role: str, limi
     executors = {"expert": Executor("knows", model=unknown)} if role == "an executor" else None
     roles = {} if role == "an executor" else {role: unknown}
     flow = await play(
-        known, models=roles, executors=executors, settings={**FREE, limits: {"cost_usd": 1.0}}, prices={"known": RATES}
+        Models(known, roles, prices={"known": RATES}),
+        executors=executors,
+        settings={**FREE, limits: {"cost_usd": 1.0}},
     )
     assert flow.status == "failed"
     assert "no price is known for the model 'nobody-knows'" in flow.run.answer
@@ -99,7 +100,7 @@ async def test_a_local_model_costs_nothing_if_its_user_says_so() -> None:
             "DONEWHEN_MODEL": "openai:qwen3:8b",
             "DONEWHEN_PRICES": "qwen3:8b=0/0, org/other=0.5/0.05/2",
         }
-        agent = Agent(storage="memory:", config=read_config(environment))
+        agent = Agent(storage="memory:", options=AgentOptions(config=read_config(environment)))
         run = await agent.start("go", settings={**FREE, "limits": {"cost_usd": 0.01}})
     assert run.status == "answered"
     assert run.spent.get("cost_usd", 0) == 0
@@ -109,14 +110,14 @@ async def test_a_local_model_costs_nothing_if_its_user_says_so() -> None:
 @pytest.mark.parametrize("wrong", ["gpt", "gpt=1", "gpt=1/2/3/4", "gpt=a/b", "=1/2", "gpt=-1/2", "gpt=nan/1"])
 def test_a_price_that_is_none_is_told(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"gpt|=1/2"):
-        Agent(storage="memory:", config=read_config({"DONEWHEN_PRICES": wrong}))
+        Agent(storage="memory:", options=AgentOptions(config=read_config({"DONEWHEN_PRICES": wrong})))
 
 
 async def test_an_agents_own_price_comes_before_the_environments() -> None:
-    config = read_config({"DONEWHEN_PRICES": "scripted=1000/1000, other=1/1"})
-    for prices, cost in (({"scripted": {"input": 0, "output": 0}}, 0), (None, 1100)):
-        model = ScriptedModel([used(1_000_000, 0, 100_000, answer("Hello."))])
-        run = await Agent(model, storage="memory:", prices=prices, config=config).start("hi")
+    options = AgentOptions(config=read_config({"DONEWHEN_PRICES": "scripted=1000/1000, other=1/1"}))
+    for prices, cost in (({"scripted": {"input": 0, "output": 0}}, 0), ({}, 1100)):
+        model = Models(ScriptedModel([used(1_000_000, 0, 100_000, answer("Hello."))]), prices=prices)
+        run = await Agent(model, storage="memory:", options=options).start("hi")
         assert run.spent.get("cost_usd", 0) == cost
 
 
@@ -179,7 +180,7 @@ async def test_a_remote_executor_costs_what_it_reports(executor: Executor, calls
     """R05, X17: nobody here sees its models, so its own numbers are charged."""
     model = one_step([finish_step("three", ("s1.1", "Three papers."))], executor="far")
     prices = {"far-away": {"input": 1000.0, "output": 1000.0}, "scripted": {"input": 0, "output": 0}}
-    flow = await play(model, executors={"far": executor}, prices=prices)
+    flow = await play(Models(model, prices=prices), executors={"far": executor})
     assert flow.status == "completed"
     assert flow.run.spent["model_calls"] == 3 + calls
     assert flow.run.spent["cost_usd"] == pytest.approx(1.05 * calls)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, Executor, StaleAnswer
+from donewhen import Agent, Executor, Models, StaleAnswer
 from donewhen.agent.run import Run
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.testing import call, submit_plan
@@ -36,13 +36,12 @@ async def test_the_plan_is_shown_whole() -> None:
     tools, executors = [look, Outbox().tool()], {"clerk": Executor("looks")}
     settings = {"limits": {"cost_usd": 0.5}}
     agent = Agent(
-        scripted(plan, deliver=[]),
+        Models(scripted(plan, deliver=[]), prices={"scripted": {"input": 0, "output": 0}}),
         tools,
         storage="memory:",
         effects={"look": "read"},
         executors=executors,
         settings=settings,
-        prices={"scripted": {"input": 0, "output": 0}},
     )
     run = await paused(agent)
     snapshot = await agent.graph.aget_state(config(run.thread_id))

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen import Settings
+from donewhen import AgentOptions, Settings
 from donewhen.testing import Request, ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, unfenced
 
@@ -161,7 +161,13 @@ async def test_embeddings_find_across_languages(caplog: pytest.LogCaptureFixture
 
     async def shown(embeddings: Any) -> str:
         model = ScriptedModel(roles={"triage": [answer("no"), answer("no")]})
-        await play(model, [*tools(100), WEATHER], settings=Settings(), goal="明天天气怎么样", embeddings=embeddings)
+        await play(
+            model,
+            [*tools(100), WEATHER],
+            settings=Settings(),
+            goal="明天天气怎么样",
+            options=AgentOptions(embeddings=embeddings),
+        )
         return ",".join(model.requests[0].tool_names)
 
     meanings = Meanings()

@@ -11,7 +11,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Executor, Limits, Settings
+from donewhen import Executor, Limits, Models, Settings
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors
 from donewhen.state.errors import ModelError
@@ -453,11 +453,11 @@ async def test_the_model_of_the_planner_stands_in_for_triage() -> None:
     is down as well, or is the same, the run fails once."""
     down = ScriptedModel([ModelError("down", code="auth")])
     plans = ScriptedModel(roles={"triage": [answer("Paris.")]})
-    flow = await play(plans, settings=Settings(), models={"triage": down})
+    flow = await play(Models(plans, {"triage": down}), settings=Settings())
     assert flow.run.answer == "Paris."
     assert any("takes over triage: down" in note["text"] for note in flow.told("note"))
     both = ScriptedModel(roles={"triage": [ModelError("down as well", code="auth")]})
-    flow = await play(both, settings=Settings(), models={"triage": ScriptedModel([ModelError("down", code="auth")])})
+    flow = await play(Models(both, {"triage": ScriptedModel([ModelError("down", code="auth")])}), settings=Settings())
     assert (flow.status, "down as well" in flow.run.answer) == ("failed", True)
     one = ScriptedModel([ModelError("down", code="auth")])
     assert (await play(one, settings=Settings())).status == "failed"

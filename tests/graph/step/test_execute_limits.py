@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from donewhen import Models
 from donewhen.testing import ScriptedModel, call, reply, submit_plan
 from tests.kit.flows import play
 
@@ -60,7 +61,7 @@ async def test_every_limit_stops_a_model_that_never_stops(of: str, limit: dict[s
         pytest.skip("a model that only talks makes no tool calls")
     key, amount = next(iter(limit.items()))
     settings = {"confirm": "never", "on_exhausted": "deliver", of: limit}
-    flow = await play(talker(calls), [look], effects=EFFECTS, settings=settings, prices=PRICES)
+    flow = await play(Models(talker(calls), prices=PRICES), [look], effects=EFFECTS, settings=settings)
     assert flow.status == "exhausted"
     assert all(flow.step(id)["status"] == "exhausted" for id in ("s1", "s2"))
     # In flight when it ends: one call in each of two steps, and the delivery.
