@@ -21,19 +21,19 @@ NOT_PUBLIC = [ipaddress.IPv6Network(each) for each in ("2001::/23", "2002::/16")
 def is_public(address: str) -> bool:
     """Return whether an IP address belongs to one machine of the public internet."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.scope_id is not None:
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.scope_id is not None:
             return False
-        if found.ipv4_mapped is not None:
-            found = found.ipv4_mapped
-        elif found in NAT64:
-            found = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
-        elif found not in GLOBAL_UNICAST or any(found in network for network in NOT_PUBLIC):
+        if ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        elif ip in NAT64:
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+        elif ip not in GLOBAL_UNICAST or any(ip in network for network in NOT_PUBLIC):
             return False
-    return found.is_global and not (found.is_multicast or found.is_reserved)
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved)
 
 
 async def public_addresses(url: str) -> list[str]:
@@ -43,10 +43,10 @@ async def public_addresses(url: str) -> list[str]:
         if parsed.scheme not in ("http", "https") or not parsed.raw_host:
             return []
         host, port = parsed.raw_host.decode(), parsed.port or (443 if parsed.scheme == "https" else 80)
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, ValueError, httpx.InvalidURL):
         return []
-    addresses = [str(each[4][0]) for each in found]
+    addresses = [str(each[4][0]) for each in infos]
     return [*dict.fromkeys(addresses)] if all(map(is_public, addresses)) else []
 
 

@@ -97,13 +97,13 @@ class RemoteAgent:
         """Return the agent's card, cached for `refresh` seconds, and longer if no new one is available."""
         try:
             async with self._http() as http:
-                found = await self._card(http)
+                card = await self._card(http)
         except _connection_errors():
             if self._known is None:
                 return None
-            found = self._known
-        named, described = _escape_tags(found.name), _escape_tags(found.description)
-        skills = tuple(_escape_tags(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
+            card = self._known
+        named, described = _escape_tags(card.name), _escape_tags(card.description)
+        skills = tuple(_escape_tags(f"{skill.name}: {skill.description}".strip(": ")) for skill in card.skills)
         return Card(": ".join(filter(None, (named, described))), skills)
 
     async def work(self, handoff: Handoff) -> Report:
@@ -198,7 +198,7 @@ class RemoteAgent:
         report = self._report(task, ())
         return None if report.failed else report
 
-    # What is known of it ----------------------------------------------------------------------------------------
+    # The agent's card ----------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _http(self) -> AsyncIterator["httpx.AsyncClient"]:
@@ -277,7 +277,7 @@ class RemoteAgent:
         return next((task for task in tasks if has_message(task, _message_id(handoff.key))), None)
 
     async def _send(
-        self, client: "Client", handoff: Handoff, connection: "_Connection", said: list[str]
+        self, client: "Client", handoff: Handoff, connection: "_Connection", spoken: list[str]
     ) -> "Task | str":
         """Send the message and listen while the agent works; return the task, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
@@ -291,7 +291,7 @@ class RemoteAgent:
                 connection.reset()
                 if event.WhichOneof("payload") == "message":
                     return text_of(event.message.parts)
-                update_task(task, event, handoff, said)
+                update_task(task, event, handoff, spoken)
                 if task.id and not arrived:
                     arrived = True
                     await self._write_note(handoff, connection, {**note, "task": task.id, "answered": True})
@@ -308,14 +308,14 @@ class RemoteAgent:
         from a2a.types import Message, Role
 
         task, data = "", dict[str, Any]()
-        said: Any = handoff.brief
+        content: Any = handoff.brief
         for id, answer in handoff.answers.items():
             task, _, interrupt = id.partition(" ")
             data |= {interrupt: answer} if interrupt else {}
-            said = DECLINED if answer is None else answer
+            content = DECLINED if answer is None else answer
         resume = next(iter(data.values())) if len(data) == 1 else data
-        said = {"resume": resume} if data else said
-        part = new_text_part(said) if isinstance(said, str) else new_data_part(said)
+        content = {"resume": resume} if data else content
+        part = new_text_part(content) if isinstance(content, str) else new_data_part(content)
         message_id, context = _message_id(handoff.key), self._context(handoff)
         return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
@@ -343,11 +343,11 @@ class RemoteAgent:
         except Exception as error:
             raise RunError(error) from error
 
-    # What it came to -----------------------------------------------------------------------------------------------
+    # The report -----------------------------------------------------------------------------------------------
 
-    def _report(self, task: "Task", said: Sequence[str]) -> Report:
+    def _report(self, task: "Task", spoken: Sequence[str]) -> Report:
         state, status_text = state_of(task), text_of(task.status.message.parts)
-        messages = [AIMessage(text) for text in said]
+        messages = [AIMessage(text) for text in spoken]
         if state == "COMPLETED":
             artifacts = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
             texts = [last_message(task), status_text] if self._is_langgraph else [status_text, last_message(task)]

@@ -57,7 +57,7 @@ def has_message(task: "Task", message_id: str) -> bool:
     return any(message.message_id == message_id for message in task.history)
 
 
-def update_task(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[str]) -> None:
+def update_task(task: "Task", event: "StreamResponse", handoff: Handoff, spoken: list[str]) -> None:
     """Update the task from an event, and show people the agent's messages."""
     kind = event.WhichOneof("payload")
     if kind == "task":
@@ -65,7 +65,7 @@ def update_task(task: "Task", event: "StreamResponse", handoff: Handoff, said: l
     elif kind == "status_update":
         task.id = event.status_update.task_id
         if text := text_of(event.status_update.status.message.parts):
-            said.append(text)
+            spoken.append(text)
             handoff.tell(f"{text}\n")
     elif kind == "artifact_update":
         task.id = event.artifact_update.task_id

@@ -80,12 +80,12 @@ STATES = {
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
 MOST_PARTIAL = 1000
-"""The most notifications of which is remembered which URLs accepted them, while another one did not."""
+"""The most notifications for which is remembered which URLs accepted them while others did not."""
 MOST_NESTED = 100
 """The most nested lists and objects of a body, as in protobuf."""
 INVALID_REQUEST = -32600
 SHOWN = "donewhen.shown"
-"""The key of a call's state with the run that waited when its answer arrived."""
+"""The key of a call's state under which is the run that waited when the answer arrived."""
 
 
 class PushNotifications:
@@ -114,14 +114,14 @@ class PushNotifications:
         async with self._storage.reader() as (_, store):
             row = await store.threads.get(event["subject"]) or {}
             id = str((row.get("metadata") or {}).get(MARK) or "")
-            found = await store.aget((*TASKS, store_label(str(row.get("owner") or ""))), id) if id else None
+            item = await store.aget((*TASKS, store_label(str(row.get("owner") or ""))), id) if id else None
             pushes = (
                 [_read_push(item.value) for item in await read_all(store, (*PUSHES, store_label(id)))] if id else []
             )
-        if found is None or not pushes:
+        if item is None or not pushes:
             self._accepted.pop(event["id"], None)
             return
-        task = with_notification(_read_task(found.value), event)
+        task = with_notification(_read_task(item.value), event)
         body, problem = MessageToDict(to_stream_response(task)), ""
         accepted = self._accepted.setdefault(event["id"], set())
         if len(self._accepted) > MOST_PARTIAL:  # the oldest were given up
@@ -161,8 +161,15 @@ class PushNotifications:
 
 def _headers(push: TaskPushNotificationConfig) -> dict[str, str]:
     headers = {"X-A2A-Notification-Token": push.token} if push.token else {}
-    given = push.authentication
-    return {**headers, **({"Authorization": f"{given.scheme} {given.credentials}"} if given.credentials else {})}
+    authentication = push.authentication
+    return {
+        **headers,
+        **(
+            {"Authorization": f"{authentication.scheme} {authentication.credentials}"}
+            if authentication.credentials
+            else {}
+        ),
+    }
 
 
 # What is kept ------------------------------------------------------------------------------------------------------
@@ -189,8 +196,8 @@ class _Tasks(TaskStore):
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         async with self._agent.storage.reader() as (_, store):
-            found = await store.aget((*TASKS, store_label(resolve_user_scope(context))), task_id)
-        return await self._current(_read_task(found.value)) if found else None
+            item = await store.aget((*TASKS, store_label(resolve_user_scope(context))), task_id)
+        return await self._current(_read_task(item.value)) if item else None
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         async with self._agent.storage.reader() as (_, store):
@@ -228,11 +235,11 @@ class _Pushes(PushNotificationConfigStore):
     async def set_info(
         self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        kept = normalize_push_notification_config(task_id, notification_config)
-        row = {**MessageToDict(kept), "owner": resolve_user_scope(context)}
+        config = normalize_push_notification_config(task_id, notification_config)
+        row = {**MessageToDict(config), "owner": resolve_user_scope(context)}
         async with self._storage.writer() as (_, store):
-            await store.aput((*PUSHES, store_label(task_id)), kept.id, row, index=False)
-        return kept
+            await store.aput((*PUSHES, store_label(task_id)), config.id, row, index=False)
+        return config
 
     async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
         async with self._storage.reader() as (_, store):
@@ -303,8 +310,8 @@ def _artifact(task_id: str, answer: str) -> Artifact:
 
 
 def _question(run: Run) -> str:
-    said = run.pending[0]["text"]
-    return said if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{said}"
+    question = run.pending[0]["text"]
+    return question if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{question}"
 
 
 def _shows_question(task: Task, pause: Mapping[str, Any]) -> bool:
@@ -347,11 +354,11 @@ class _Runs(AgentExecutor):
             return
         else:
             data, shown = [*get_data_parts(message.parts)], context.call_context.state.get(SHOWN, thread)
-            said: Any = data[0] if data else context.get_user_input()
-            said = said["resume"] if isinstance(said, dict) and set(said) == {"resume"} else said
-            if said is None and isinstance(shown, Run) and shown.pending:  # alone, None would be no answer at all
-                said = {shown.pending[0]["id"]: None}
-            stream = self._agent.stream_resume(shown, said)
+            reply: Any = data[0] if data else context.get_user_input()
+            reply = reply["resume"] if isinstance(reply, dict) and set(reply) == {"resume"} else reply
+            if reply is None and isinstance(shown, Run) and shown.pending:  # alone, None would be no answer at all
+                reply = {shown.pending[0]["id"]: None}
+            stream = self._agent.stream_resume(shown, reply)
         updater = TaskUpdater(event_queue, task.id, thread)
         await updater.start_work()
         working = self._working[task.id] = asyncio.create_task(self._follow(stream, updater))
@@ -387,13 +394,13 @@ class _Runs(AgentExecutor):
 
     async def _send_refusal(self, updater: TaskUpdater, answered: Task | None, text: str) -> None:
         """Send why a message was refused: a new task fails, and an answered one gets the state of its run."""
-        said = updater.new_agent_message([new_text_part(text)])
+        message = updater.new_agent_message([new_text_part(text)])
         if answered is None:
-            return await updater.failed(said)
+            return await updater.failed(message)
         run = await self._agent.get(answered.context_id)
         if run.status in STATES:
             return await self._send_outcome(updater, with_run(answered, replace(run, problem=text)))
-        return await updater.start_work(said)
+        return await updater.start_work(message)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Cancel the run of a task; a call that does not end in time is cancelled too."""
@@ -447,7 +454,7 @@ class _Requests(DefaultRequestHandler):
             raise UnsupportedOperationError(
                 message=f"task {task.id} is at work and asks nothing: wait until it does, or cancel it"
             )
-        if task.status.state in ENDED:  # the library refuses it too, but leaves open what it opened for it
+        if task.status.state in ENDED:  # the library refuses it, too, but without closing the queue that it opened
             raise UnsupportedOperationError(
                 message=f"task {task.id} is over: send a new request, without its taskId, in the same context"
             )
@@ -484,7 +491,7 @@ def a2a_app(
     object as the agent's `notify`; with it clients may register URLs to be notified. The application takes users from
     the middleware that you add, and separates their tasks. When it starts, it continues unfinished tasks.
     """
-    known = skills or {"work": description}
+    offered = skills or {"work": description}
     card = AgentCard(
         name=name,
         description=description,
@@ -493,7 +500,7 @@ def a2a_app(
         capabilities=AgentCapabilities(streaming=True, push_notifications=push is not None),
         default_input_modes=["text/plain", "application/json"],
         default_output_modes=["text/plain"],
-        skills=[AgentSkill(id=key, name=key, description=about, tags=[key]) for key, about in known.items()],
+        skills=[AgentSkill(id=key, name=key, description=about, tags=[key]) for key, about in offered.items()],
     )
     tasks = _Tasks(agent)
     if push:

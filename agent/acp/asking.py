@@ -103,5 +103,5 @@ TEXT_FORM = ElicitationSchema(
 
 def answer_in(filled: Mapping[str, Any] | None) -> str:
     """Return the answer in a filled form: another answer counts before a choice."""
-    given = filled or {}
-    return str(given.get("other") or given.get("answer") or "").strip()
+    fields = filled or {}
+    return str(fields.get("other") or fields.get("answer") or "").strip()

@@ -82,16 +82,16 @@ def kind_of(call: Any, agent: Agent) -> Any:
 
 def edits(call: Any, folder: str) -> Iterator[Any]:
     """Yield what a call changes in a file: the passages that differ, the replaced one, or all of a new file."""
-    given = call.get("arguments") or {}
-    path = os.path.join(folder, str(given.get("path")))
+    arguments = call.get("arguments") or {}
+    path = os.path.join(folder, str(arguments.get("path")))
     hunks = [hunk for diff in (call.get("diffs") or {}).values() for hunk in re.split(r"(?m)^@@.*@@\n", diff)[1:]]
     for hunk in hunks:
         lines = hunk.rstrip("\n").split("\n")
-        old, new = ("\n".join(line[1:] for line in lines if line[:1] in kept) for kept in (" -", " +"))
+        old, new = ("\n".join(line[1:] for line in lines if line[:1] in marks) for marks in (" -", " +"))
         yield acp.tool_diff_content(path, new, old)
-    if hunks or "path" not in given:
+    if hunks or "path" not in arguments:
         return
-    if "old" in given and "new" in given:
-        yield acp.tool_diff_content(path, str(given["new"]), str(given["old"]))
-    elif "content" in given:
-        yield acp.tool_diff_content(path, str(given["content"]))
+    if "old" in arguments and "new" in arguments:
+        yield acp.tool_diff_content(path, str(arguments["new"]), str(arguments["old"]))
+    elif "content" in arguments:
+        yield acp.tool_diff_content(path, str(arguments["content"]))

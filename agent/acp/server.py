@@ -124,7 +124,7 @@ class Session:
     answered: str = ""
     """The same id once it was answered."""
     given: Any = None
-    """The answer to it from a form or choice. If the run was stopped in that moment, it did not get the answer."""
+    """The answer to it from a form or choice, kept because a run that was stopped at that moment did not get it."""
     rejected: str = ""
     """The id of the question whose plan was rejected: the next prompt says what should be different."""
     calls: dict[str, tuple[str, Any]] = field(default_factory=dict)
@@ -139,9 +139,9 @@ class Session:
         usual = self.agent.settings
         return UNASKED if self.mode == "auto" else {"confirm": usual.confirm, "approvals": usual.approvals}
 
-    async def start(self, given: Sequence[Any]) -> None:
+    async def start(self, configs: Sequence[Any]) -> None:
         """Start the editor's MCP servers, and give the agent their tools."""
-        if connections := {server.name: _server_config(server, self.folder) for server in given}:
+        if connections := {server.name: _server_config(server, self.folder) for server in configs}:
             reserved = [tool.name for tool in self.agent.tools]
             self.servers = McpServers(connections, environment={}, reserved=reserved, optional=True)
             await self.servers.__aenter__()
@@ -236,14 +236,14 @@ class AcpAgent:
             agent = await self._any_agent()
             infos, unprompted = await agent.threads(MOST_LISTED), await _read_unprompted(agent)
         threads = [_session_info(info) for info in infos if info.metadata.get("dir")]
-        known = {info.thread_id for info in infos}
-        rows = [*threads, *(row for row in unprompted if row.session_id not in known)]
-        found = sorted(
+        stored_ids = {info.thread_id for info in infos}
+        rows = [*threads, *(row for row in unprompted if row.session_id not in stored_ids)]
+        sessions = sorted(
             (row for row in rows if cwd in (None, row.cwd)), key=lambda row: row.updated_at or "", reverse=True
         )
         first = min(int(cursor or 0), MOST_LISTED)
-        more = str(first + PAGE) if len(found) > first + PAGE else None
-        return acp.schema.ListSessionsResponse(sessions=found[first : first + PAGE], next_cursor=more)
+        more = str(first + PAGE) if len(sessions) > first + PAGE else None
+        return acp.schema.ListSessionsResponse(sessions=sessions[first : first + PAGE], next_cursor=more)
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
         """Stop a session and its servers; it can be loaded again."""
@@ -279,33 +279,33 @@ class AcpAgent:
             self._reader = await self._make(os.getcwd())
         return self._reader
 
-    async def _open(self, id: str, folder: str, given: Sequence[Any] | None) -> Session:
+    async def _open(self, id: str, folder: str, configs: Sequence[Any] | None) -> Session:
         _check_folder(folder)
         with _errors_for_editor():
             session = Session(id, folder, await self._make(folder))
             try:
-                await session.start(given or ())
+                await session.start(configs or ())
             except BaseException:
                 await session.aclose()
                 raise
         self._sessions[id] = session
         return session
 
-    async def _reopen(self, id: str, folder: str, given: Sequence[Any] | None) -> Session:
+    async def _reopen(self, id: str, folder: str, configs: Sequence[Any] | None) -> Session:
         _check_folder(folder)
         with _errors_for_editor():
             await self._check_known(id)
         if id in self._sessions:
             await self.close_session(id)
-        return await self._open(id, folder, given)
+        return await self._open(id, folder, configs)
 
     async def _check_known(self, id: str) -> None:
         agent = await self._any_agent()
         try:
-            known = bool((await agent.info(id)).metadata.get("dir"))
+            is_ours = bool((await agent.info(id)).metadata.get("dir"))
         except UnknownThread:
-            known = any(row.session_id == id for row in await _read_unprompted(agent))
-        if not known:
+            is_ours = any(row.session_id == id for row in await _read_unprompted(agent))
+        if not is_ours:
             raise RequestError(RESOURCE_NOT_FOUND, f"there is no session {id!r}; session/list has those that there are")
 
     async def _replay(self, session: Session) -> None:
@@ -378,12 +378,12 @@ class AcpAgent:
             session.servers.missing.clear()
         return await self._carry_on(session, turn, await self._start_work(session, prompt))
 
-    async def _carry_on(self, session: Session, turn: Turn, given: RunStream | Run) -> Any:
+    async def _carry_on(self, session: Session, turn: Turn, work: RunStream | Run) -> Any:
         """Follow a run and ask its questions, until it ends or the next prompt has to be the answer."""
         run: Run | None = None
         unclear, session.rejected = 0, ""
         while not turn.cancelled:
-            run = given if isinstance(given, Run) else await self._follow(given, session, turn)
+            run = work if isinstance(work, Run) else await self._follow(work, session, turn)
             if run is None or not run.pending:
                 break
             pause = run.pending[0]
@@ -398,7 +398,7 @@ class AcpAgent:
             if answer is None:
                 break
             turn.shown, session.answered, session.given = False, pause["id"], answer
-            given = session.agent.stream_resume(run, answer, settings=session.settings())
+            work = session.agent.stream_resume(run, answer, settings=session.settings())
         stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
 
@@ -646,8 +646,8 @@ async def _store_unprompted(session: Session) -> None:
     async with session.agent.storage.writer() as (_, store):
         row = {"dir": session.folder, "at": store.threads.now()}
         await store.aput((*UNPROMPTED, store_label(session.id)), session.id, row, index=False)
-        kept = sorted(await read_all(store, UNPROMPTED), key=lambda item: str(item.value["at"]), reverse=True)
-        for item in kept[MOST_UNPROMPTED:]:
+        items = sorted(await read_all(store, UNPROMPTED), key=lambda item: str(item.value["at"]), reverse=True)
+        for item in items[MOST_UNPROMPTED:]:
             await store.adelete((*UNPROMPTED, store_label(item.key)), item.key)
 
 

@@ -10,7 +10,7 @@ def main() -> None:
     import os
     import sys
 
-    for name in ("stdin", "stdout", "stderr"):  # closed by the caller: what is opened next must not take its place
+    for name in ("stdin", "stdout", "stderr"):  # closed by the caller: the next opened file must not get its number
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 

@@ -688,5 +688,5 @@ def forget_template(
     at(storage, json, lambda view: _plans.forget_template(view, name))
 
 
-def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
-    at(storage, json, lambda view: _plans.on_plan(view, verb, given))
+def _of_plans(verb: str, values: dict[str, object], storage: str | None, json: bool) -> None:
+    at(storage, json, lambda view: _plans.on_plan(view, verb, values))

@@ -104,9 +104,9 @@ async def _examine(view: StorageView) -> AsyncIterator[Finding]:
     for name in ("donewhen", *PACKAGES):
         yield _package(name)
     for extra, (module, purpose) in EXTRAS.items():
-        found = _is_installed(module)
-        hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
-        yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
+        is_there = _is_installed(module)
+        hint = "installed" if is_there else f"not installed: pip install 'donewhen[{extra}]'"
+        yield Finding(f"extra {extra}", "ok" if is_there else "note", f"{purpose}, {hint}")
     _, problem = look_for_box()
     text = (
         f"programs run with your rights, without a box: {problem}" if problem else "programs run in one, by bubblewrap"
@@ -154,10 +154,10 @@ async def _servers(file: Path, config: Config) -> list[Finding]:
 
     try:
         async with McpServers(file, environment=config.variables, optional=True) as servers:
-            found = [Finding("mcp", "broken", problem) for problem in servers.missing]
-            found += [Finding("mcp", "note", f"{name} is left out: {why}") for name, why in servers.unusable.items()]
+            findings = [Finding("mcp", "broken", problem) for problem in servers.missing]
+            findings += [Finding("mcp", "note", f"{name} is left out: {why}") for name, why in servers.unusable.items()]
             tools = groupby(servers.tools, lambda tool: str((tool.metadata or {})["server"]))
-            return [*found, *(_effects_of(name, [*those]) for name, those in tools)]
+            return [*findings, *(_effects_of(name, [*those]) for name, those in tools)]
     except DoneWhenError as error:
         return [Finding("mcp", "broken", str(error))]
 

@@ -37,14 +37,14 @@ class Choices:
     """Follow the folder's own skills and AGENTS.md without asking."""
     box: str = "auto"
     network: bool = False
-    """Whether programs in a box have the network."""
+    """True if programs in a box have the network."""
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any], thread: str = "this thread") -> "Choices":
+    def read(cls, stored: Mapping[str, Any], thread: str = "this thread") -> "Choices":
         """Read the choices that a thread keeps; raises ConfigError, naming it, if the command did not start it."""
-        if not isinstance(kept.get("dir"), str):
+        if not isinstance(stored.get("dir"), str):
             raise ConfigError(f"{thread} {NOT_OURS}")
-        return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
+        return cls(**{key: stored[key] for key in cls.__dataclass_fields__ if key in stored})
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RunOptions:
     stdin: bool = False
     """Add the text on stdin to the goal."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings that are options, by name; None is one that was not given."""
+    """The settings that have options of their own, by name; None for an option that was left out."""
     latest: bool = False
     """Continue the latest conversation."""
     mcp: Path | None = None
@@ -86,29 +86,29 @@ class AnswerOptions:
     file: Path | None = None
     id: str | None = None
     steer: str = ""
-    """Not an answer: the words by which a stopped run is planned anew."""
+    """Not an answer: the instruction by which a stopped run is planned again."""
 
     def value(self) -> Any:
         """Return the answer to send, or MISSING. Raises ConfigError if there are several."""
-        given = [
+        values = [
             *([self.answer] if self.answer is not None else []),
             *([{"type": "approve"}] if self.approve else []),
             *([{"type": "reject", "message": self.reject}] if self.reject is not None else []),
             *([{"type": "cancel"}] if self.cancel else []),
             *([_file_text(self.file)] if self.file is not None else []),
         ]
-        if len(given) + bool(self.steer) > 1:
+        if len(values) + bool(self.steer) > 1:
             raise ConfigError("give one: --answer, --approve, --reject, --cancel, --answer-file or --steer")
-        if not given and self.id is not None:
+        if not values and self.id is not None:
             raise ConfigError("--id says which question is answered; give the answer too")
-        if not given:
+        if not values:
             return MISSING
-        return given[0] if self.id is None else {self.id: given[0]}
+        return values[0] if self.id is None else {self.id: values[0]}
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The output of a command, and whether it asks."""
+    """What a command prints, and whether it may ask."""
 
     view: StorageView
     yes: bool = False
@@ -137,7 +137,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
         settings.setdefault("on_exhausted", "deliver")
     if config.timezone:
         settings.setdefault("timezone", config.timezone)
-    if "default_answer" in settings:  # a default answer is a policy of its own; a time, or `default`, alone is none
+    if "default_answer" in settings:  # it implies the policy `default`
         settings.setdefault("on_question", "default")
     elif settings.get("on_question") == "default":
         raise ConfigError("--on-question default needs --default-answer")
@@ -158,7 +158,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
 
 
 def _criterion(text: str) -> Any:
-    """Return a criterion as settings have it: a text, or the object that a text of JSON is."""
+    """Return a criterion as settings have it: a text, or an object if the text is one in JSON."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -167,21 +167,23 @@ def _criterion(text: str) -> Any:
         raise ConfigError(f"--done-when {text!r} is no JSON: {error}") from None
 
 
-def read_values(given: Sequence[str]) -> dict[str, str]:
+def read_values(assignments: Sequence[str]) -> dict[str, str]:
     """Read KEY=VALUE options. Raises ConfigError."""
-    pairs = [text.partition("=") for text in given]
-    if wrong := [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not key.strip() or not equals]:
+    pairs = [text.partition("=") for text in assignments]
+    if wrong := [
+        text for text, (key, equals, _) in zip(assignments, pairs, strict=True) if not key.strip() or not equals
+    ]:
         raise ConfigError(f"--set {wrong[0]!r} is no parameter; write KEY=VALUE")
     return {key.strip(): value for key, _, value in pairs}
 
 
-def with_set(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of options with those of `--set NAME=VALUE`, whose values are JSON or else texts.
+def with_set(options: Mapping[str, Any], assignments: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of options with those of `--set NAME=VALUE` added; values are JSON, or else texts.
 
-    `NAME` may be a field of one, such as `profile.role`. Raises ConfigError for a name that no setting has.
+    `NAME` may be a field of a setting, such as `profile.role`. Raises ConfigError for a name that no setting has.
     """
     settings = dict(options)
-    for name, text in given.items():
+    for name, text in assignments.items():
         first, _, inner = name.partition(".")
         if first not in Settings.model_fields:
             meant = "".join(f"; did you mean {each}?" for each in get_close_matches(first, Settings.model_fields, n=1))
@@ -223,9 +225,9 @@ def read_attachment(path: Path) -> dict[str, Any]:
     return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **named}
 
 
-def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
+def _limits(texts: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Read limits from the command line: `cost_usd=0.5`. Raises ConfigError."""
-    for text in given:
+    for text in texts:
         key, _, amount = text.partition("=")
         try:
             limit = {key.strip(): float(amount.strip().lstrip("$"))}

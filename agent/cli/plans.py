@@ -14,18 +14,18 @@ from donewhen.clients import moments_text
 
 def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
     """Call one of the methods of `Agent.schedules`, and print the result."""
-    found: Any = view.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
-    if isinstance(found, str):
-        return view.finish({"thread_id": found}, [found])
-    if isinstance(found, ScheduleInfo):
-        return view.finish({"schedule": found.to_dict()}, _schedule_lines(found))
+    result: Any = view.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
+    if isinstance(result, str):
+        return view.finish({"thread_id": result}, [result])
+    if isinstance(result, ScheduleInfo):
+        return view.finish({"schedule": result.to_dict()}, _schedule_lines(result))
     if verb != "list":
         return view.finish({"deleted": id})
     lines = [
         f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}"
-        for each in found or ()
+        for each in result or ()
     ]
-    return view.finish({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
+    return view.finish({"schedules": [each.to_dict() for each in result or ()]}, lines, "No schedules yet.")
 
 
 def _next_text(schedule: ScheduleInfo) -> str:
@@ -51,32 +51,32 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         yield f"{number:>10}. {clean(step['content'])}"
 
 
-def on_plan(view: StorageView, verb: str, given: Mapping[str, Any]) -> Exit:
+def on_plan(view: StorageView, verb: str, arguments: Mapping[str, Any]) -> Exit:
     """Call one of the methods of `Agent.plans`, and print the resulting plan."""
 
     async def do(agent: Agent) -> Any:
-        found = await getattr(agent.plans, verb)(**given)
-        return found, await agent.templates.list() if verb == "list" else []
+        result = await getattr(agent.plans, verb)(**arguments)
+        return result, await agent.templates.list() if verb == "list" else []
 
-    found, templates = (view.look(do) if verb in ("list", "get") else view.ask(do)) or ([], [])
-    plans = found if isinstance(found, list) else [found] if found else []
+    result, templates = (view.look(do) if verb in ("list", "get") else view.ask(do)) or ([], [])
+    plans = result if isinstance(result, list) else [result] if result else []
     if verb == "delete":
-        return view.finish({"deleted": given["id"]})
-    said: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
+        return view.finish({"deleted": arguments["id"]})
+    shown: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     if verb != "list":
-        return view.finish(said, [clean(plan.text) for plan in plans])
+        return view.finish(shown, [clean(plan.text) for plan in plans])
     lines = [clean("  ".join(plan.text.splitlines()[:2])) for plan in plans]
     for each in templates:
         values = " ".join(f"{key}={value}" for key, value in each.parameters.items())
         about = f"damaged: {each.problem}" if each.problem else f"{values}  {shorten(each.goal, 60)}"
         lines.append(clean(f"template {each.name}  {about}"))
-    kept = {"templates": [each.to_dict() for each in templates]}
-    return view.finish({**said, **kept}, lines, "No plans are kept.")
+    shown_templates = {"templates": [each.to_dict() for each in templates]}
+    return view.finish({**shown, **shown_templates}, lines, "No plans are kept.")
 
 
-def save_template(view: StorageView, thread: str, name: str, given: Sequence[str]) -> Exit:
+def save_template(view: StorageView, thread: str, name: str, assignments: Sequence[str]) -> Exit:
     """Save the plan of a completed run."""
-    info, values = view.thread(thread), read_values(given)
+    info, values = view.thread(thread), read_values(assignments)
 
     async def save(agent: Agent) -> Any:
         return await agent.templates.save(await agent.get(info.thread_id), name, values)

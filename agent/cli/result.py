@@ -102,8 +102,8 @@ def _report_error(error: BaseException, text: str, json: bool) -> None:
     text, pending = redact(clean(text)), getattr(error, "pending", None)
     print(f"donewhen: {text}", file=sys.stderr)
     if json:
-        said = {"kind": type(error).__name__, "text": text, **({"pending": list(pending)} if pending else {})}
-        print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": said})
+        row = {"kind": type(error).__name__, "text": text, **({"pending": list(pending)} if pending else {})}
+        print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": row})
 
 
 def short_id(thread_id: str) -> str:
@@ -150,17 +150,17 @@ def next_text(terminal: Terminal, key: str, command: str | None) -> str:
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
     """Return the run as the object of `--json`."""
     names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
-    said = {name: getattr(run, name) for name in names}
-    said["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
-    said["output"] = run.outcome.get("output") if run.outcome else None
-    return {"schema_version": SCHEMA_VERSION, **said, "resume": resume_command(run, storage)}
+    row = {name: getattr(run, name) for name in names}
+    row["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
+    row["output"] = run.outcome.get("output") if run.outcome else None
+    return {"schema_version": SCHEMA_VERSION, **row, "resume": resume_command(run, storage)}
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, on one line."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     written = json.dumps(value, ensure_ascii=not unicode, default=str)
-    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", written) + "\n")
+    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", written) + "\n")
     sys.stdout.flush()
 
 
@@ -200,10 +200,10 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
-    told = run.outcome is not None and run.outcome["code"] != "declined"  # that reason is for the log
-    reason = run.outcome["reason"] if run.outcome and told else run.problem
-    said = run.status in ("completed", "answered") or reason[:40] in shorten(run.answer, len(run.answer))
-    why = "" if said else f" ({shorten(reason, 300)})"
+    has_reason = run.outcome is not None and run.outcome["code"] != "declined"  # that reason is for the log
+    reason = run.outcome["reason"] if run.outcome and has_reason else run.problem
+    is_shown = run.status in ("completed", "answered") or reason[:40] in shorten(run.answer, len(run.answer))
+    why = "" if is_shown else f" ({shorten(reason, 300)})"
     meter = Meter(run.spent, {}, terminal.language).line(terminal.marks["dot"])
     thread = terminal.say("thread", id=short_id(run.thread_id))
     parts = [f"{terminal.say(run.status)}{why}", *proof_texts(receipt, terminal), meter, thread]
@@ -249,8 +249,8 @@ def proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
         return texts
     sentences = audit["sentences"]
     shown = sum(row["shown"] == "yes" for row in sentences)
-    said = terminal.say("audited", shown=shown, all=len(sentences)) if sentences else terminal.say("not_audited")
-    return [*texts, said]
+    findings = terminal.say("audited", shown=shown, all=len(sentences)) if sentences else terminal.say("not_audited")
+    return [*texts, findings]
 
 
 def _count(verdict: str, verdicts: list[str], terminal: Terminal) -> str:
@@ -263,8 +263,8 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         status = row["status"]
         if status == "done" and not details:
             continue
-        said = terminal.texts("summary").get(status, status)
-        reason = f" ({said}{': ' + row['reason'] if row['reason'] else ''})" if status != "done" else ""
+        word = terminal.texts("summary").get(status, status)
+        reason = f" ({word}{': ' + row['reason'] if row['reason'] else ''})" if status != "done" else ""
         yield f"{terminal.mark(status)} {row['id']} {row['content']}{reason}", STYLES.get(status, "")
         if details:
             yield from _detail_lines(row, terminal)
@@ -288,8 +288,8 @@ def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple
         if row["shown"] == "yes":
             yield f"    {terminal.marks['done']} {terminal.shorten(row['text'], 120)}{source}", "dim"
         else:
-            said = verdicts["contradicted" if row["shown"] == "contradicted" else "not_shown"]
-            yield f"    {said}: {terminal.shorten(row['text'], 200)}{source} {row['why']}".rstrip(), "yellow"
+            verdict = verdicts["contradicted" if row["shown"] == "contradicted" else "not_shown"]
+            yield f"    {verdict}: {terminal.shorten(row['text'], 200)}{source} {row['why']}".rstrip(), "yellow"
     if audit["problem"]:
         yield f"    {verdicts['unaudited']}: {terminal.shorten(audit['problem'], 200)}", "yellow"
 
@@ -299,7 +299,7 @@ def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[st
     name = terminal.texts("show")["output"]
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:
-        source = "".join(f" [{found['observation']}]" for found in field["evidence"])
+        source = "".join(f" [{item['observation']}]" for item in field["evidence"])
         yield f"    {field['path']}{source}", "dim"
 
 

@@ -47,7 +47,7 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
 
 
 def _notify(run: TerminalRun) -> Notify | None:
-    """Return the webhook of the environment; with --yes it gets no plan of this run, which is approved at once."""
+    """Return the webhook of the environment; with --yes it is not told of plans, which are approved at once."""
     config = run.output.view.config
     if (hook := notify_of(config)) is None or not run.output.yes:
         return hook
@@ -73,7 +73,7 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 
 
 def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
-    """Ask once whether what the folder brings along is followed; where nobody can be asked, say that it is not."""
+    """Read the skills; ask once whether to follow the folder's own. If nobody can be asked, they are not followed."""
     skills = Skills(choices.dir, trust=choices.trust_skills)
     if not (names := ", ".join(skills.untrusted)):
         return skills
@@ -105,18 +105,18 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     if terminal.listens:
         choices.settings.setdefault("when_busy", "next_round")
 
-    given: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
+    goal_input: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
     more: Any = {"thread_id": thread, "metadata": asdict(choices)}
     more |= {"template": request.template, "parameters": request.parameters}
     if request.detach:
         if output.yes:
             choices.settings.setdefault("confirm", "never")
-        submit = partial(Agent.submit, goal=given, **more)
+        submit = partial(Agent.submit, goal=goal_input, **more)
         return _submit(output.view, QUEUE, submit, choices.model, choices.settings)
 
     async def begin(agent: Agent) -> Any:
-        agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(given, **more)
+        agent.models("triage")  # raises for a missing key or a wrong name, before anything is started
+        return agent.stream(goal_input, **more)
 
     run = _terminal_run(output, terminal, choices)
     return run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(run), skills), begin)
@@ -135,7 +135,7 @@ def resume_thread(
     value, config = reply.value(), output.view.config
     info = output.view.thread(thread, ("waiting", "running") if thread is None else ())
     at_work = value is not MISSING and info.queue and info.status == "running"
-    if detach or at_work or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
+    if detach or at_work or info.queue not in ("", QUEUE):  # only workers that have its tools can continue it
         if value is MISSING:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
@@ -158,7 +158,7 @@ def resume_thread(
         terminal_run.take(run)
         if value is not MISSING or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
-        # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
+        # A person at the terminal is asked first; without one, the policy answers overdue questions.
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
@@ -167,8 +167,8 @@ def resume_thread(
 
 def _check_question(run: Run, id: str | None) -> None:
     """Raise StaleAnswer if `--id` names no open question of a waiting run."""
-    known = [str(pause[key]) for pause in run.pending for key in ("id", "interrupt_id") if pause.get(key)]
-    if id is not None and known and id not in known:
+    ids = [str(pause[key]) for pause in run.pending for key in ("id", "interrupt_id") if pause.get(key)]
+    if id is not None and ids and id not in ids:
         open_ids = [str(pause["id"]) for pause in run.pending]
         raise StaleAnswer(f"nothing waits under {id}; open: {', '.join(open_ids)}", open_ids)
 
@@ -176,9 +176,9 @@ def _check_question(run: Run, id: str | None) -> None:
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     """Let a judge audit a thread's answer, with its own folder and model or another judge."""
     info, config = output.view.thread(thread), output.view.config
-    kept: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
-    choices = Choices.read(kept)
-    if not kept["dir"]:  # started by other code: the judge has what was observed, and no tools
+    stored_choices: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
+    choices = Choices.read(stored_choices)
+    if not stored_choices["dir"]:  # started by other code: the judge has what was observed, and no tools
         choices = replace(choices, model=config.model or DEMO)
     terminal = _terminal(output, choices.settings)
 
@@ -186,7 +186,7 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
         return await agent.audit(info.thread_id, {"models": {"judge": judge}} if judge else None)
 
     async def open_in_stack(stack: AsyncExitStack) -> Agent:
-        if kept["dir"]:
+        if stored_choices["dir"]:
             return await open_agent(stack, choices, config, terminal)
         return await stack.enter_async_context(
             Agent(choices.model, storage=config.storage, options=AgentOptions(config=config))
@@ -320,13 +320,13 @@ async def open_agent(
 
 def _goal(request: RunOptions, terminal: Terminal) -> str:
     """Return the goal from the arguments, from stdin, from both, or typed. Raises GoalError if there is none."""
-    given = "" if request.goal == "-" else request.goal
-    reads = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
-    if not given and not reads and terminal.interactive:
+    text = "" if request.goal == "-" else request.goal
+    reads = request.stdin or request.goal == "-" or (not text and not sys.stdin.isatty())
+    if not text and not reads and terminal.interactive:
         terminal.line(terminal.say("goal"), "dim")
         with suppress(EOFError):
-            given = terminal.read(PROMPT)
-    goal = "\n\n".join(part for part in (given, read_stdin() if reads else "") if part.strip())
+            text = terminal.read(PROMPT)
+    goal = "\n\n".join(part for part in (text, read_stdin() if reads else "") if part.strip())
     if not goal.strip():
         raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
     return goal

@@ -58,7 +58,7 @@ class StorageView:
         return asyncio.run(open_and_ask())
 
     def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
-        """Do the same as `ask`; return None if there is no database yet, because reading creates none."""
+        """Do the same as `ask`, but return None if there is no database yet: reading must not create one."""
         return self.ask(ask) if self.readable() else None
 
     def exists(self) -> bool:
@@ -83,12 +83,12 @@ class StorageView:
         if not self.readable():
             named = f"there is no thread {thread!r}: " if thread else ""
             raise UnknownThread(f"{named}nothing was run yet")
-        found = asyncio.run(find())
-        if exact := [info for info in found if info.thread_id == thread] or found[: not thread]:
+        threads = asyncio.run(find())
+        if exact := [info for info in threads if info.thread_id == thread] or threads[: not thread]:
             return exact[0]
-        if len(found) > 1:
-            raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in found[:5])}")
-        if not found:
+        if len(threads) > 1:
+            raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in threads[:5])}")
+        if not threads:
             none = (
                 f"there is no thread {thread!r}"
                 if thread
@@ -97,12 +97,12 @@ class StorageView:
                 else "nothing was run yet"
             )
             raise UnknownThread(f"{none}; `donewhen threads` lists all")
-        return found[0]
+        return threads[0]
 
-    def finish(self, said: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
+    def finish(self, row: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
         """Print an object with `--json`, else the lines; if there are none, `nothing` on stderr."""
         if self.json:
-            print_json({"schema_version": SCHEMA_VERSION, **said})
+            print_json({"schema_version": SCHEMA_VERSION, **row})
         elif shown := list(lines):
             print(clean("\n".join(shown)))
         elif nothing:

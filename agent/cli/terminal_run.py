@@ -41,12 +41,12 @@ Begin = Callable[[Agent], Coroutine[Any, Any, RunStream | Run]]
 
 @dataclass
 class TerminalRun:
-    """A run, with who answers its questions: the person at the terminal, `--yes`, or nobody."""
+    """A run whose questions are answered by the person at the terminal, by `--yes`, or by nobody."""
 
     terminal: Terminal
     output: OutputOptions
     metadata: Json | None = None
-    """What further requests on the thread keep; None if there is only one request."""
+    """The metadata of further requests on the thread; None if there will be none."""
     progress: Progress = field(default_factory=Progress)
     drafts: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class TerminalRun:
     stopping: "Stopping" = field(init=False)
 
     def work(self, open_agent: OpenAgent, begin: Begin) -> Exit:
-        """Carry the run on until nobody answers any more, and print how it stands."""
+        """Continue the run until nobody answers its questions, and print its state."""
         view = self.output.view
         with asyncio.Runner() as runner, Stopping(runner, self._say_stopping) as stopping, mute_log(view.config.log):
             self.stopping, stack = stopping, AsyncExitStack()
@@ -177,7 +177,7 @@ class TerminalRun:
             return ""
 
     def _discard_typed(self) -> None:
-        """Keep what was typed while the run worked from being an answer or the next goal, and say so."""
+        """Discard what was typed while the run worked, so that it is no answer and no next goal; say so."""
         if self.terminal.discard_typed() and (steer := self._resume("--steer", "…")):
             self.terminal.line(self.terminal.say("unread", command=steer), "dim", whole=True)
 
@@ -219,17 +219,17 @@ def mute_log(log: str) -> Iterator[None]:
 
 
 def _is_agreed(pause: Pause) -> bool:
-    """Return whether --yes covers a pause; an answer that was refused is not repeated blindly."""
+    """Return whether --yes answers a pause; not if its answer was refused before."""
     if pause.get("problem"):
         return False
     return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
 
 
 def _error(event: Mapping[str, Any]) -> DoneWhenError:
-    """Return the error of a terminal event; one of ours by its name, if it is one."""
+    """Return the error in an event that ends a stream, with its own class if that is one of ours."""
     kind = getattr(donewhen, str(event.get("kind")), DoneWhenError)
-    known = isinstance(kind, type) and issubclass(kind, DoneWhenError) and kind is not PlanError
-    return kind(str(event.get("text"))) if known else DoneWhenError(str(event.get("text")))
+    is_ours = isinstance(kind, type) and issubclass(kind, DoneWhenError) and kind is not PlanError
+    return kind(str(event.get("text"))) if is_ours else DoneWhenError(str(event.get("text")))
 
 
 class Terminated(KeyboardInterrupt):
@@ -237,7 +237,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Stopping:
-    """While entered, both signals interrupt the command; while the agent runs, they ask it to stop first.
+    """Handles SIGINT and SIGTERM: they interrupt the command, but first ask a working agent to stop.
 
     The first signal lets the current call end, and `say` tells the person; the second one stops at once.
     """

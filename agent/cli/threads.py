@@ -39,11 +39,11 @@ from donewhen.clients import Json, RunStatus, load_pause, say
 from donewhen.types import ThreadInfo
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
-"""How people call what a receipt has under `background`."""
+"""The names, for people, of the keys under `background` in a receipt."""
 
 
 CUT_OFF = "interrupted"
-"""The status of a run whose process ended; it is stored as running."""
+"""The status, in lists, of a run whose process ended; its row has `running`."""
 STATES = (*get_args(RunStatus), CUT_OFF)
 
 
@@ -57,11 +57,11 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], lim
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
         stored = ["running" if each == CUT_OFF else each for each in status]  # which of them is not stored
-        found = await agent.threads(limit, owner=owner, status=stored)
+        infos = await agent.threads(limit, owner=owner, status=stored)
         async with agent.storage.reader() as (_, store):
-            left = await store.threads.count(owner=owner, status=stored) - len(found) if len(found) == limit else 0
-        free = await agent.storage.find_free([info.thread_id for info in found if info.status == "running"])
-        return found, free, left
+            left = await store.threads.count(owner=owner, status=stored) - len(infos) if len(infos) == limit else 0
+        free = await agent.storage.find_free([info.thread_id for info in infos if info.status == "running"])
+        return infos, free, left
 
     infos, cut_off, more = view.look(look) or ([], [], 0)
     infos = [info for info in infos if not status or info.status in status or info.thread_id in cut_off]
@@ -86,12 +86,12 @@ def show_thread(view: StorageView, thread: str | None) -> int:
     async def look(agent: Agent) -> tuple[Run, bool]:
         return await agent.get(info.thread_id), not await agent.storage.find_free([info.thread_id])
 
-    run, held = view.ask(look)
+    run, is_held = view.ask(look)
     if view.json:
         return view.finish(run_object(run, view.storage))
     terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
     ours = isinstance(info.metadata.get("dir"), str) or info.queue
-    at_work = held and run.status == "running"
+    at_work = is_held and run.status == "running"
     hint = resume_command(run, view.storage) if ours and not at_work else None
     _show(run, terminal, at_work=at_work, hint=hint)
     if not ours and run.status in ("waiting", "running") and not at_work:
@@ -115,11 +115,11 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(text, style)
     for asked in run.receipt["questions"] if run.receipt else ():
         terminal.line(*_question_line(asked, terminal))
-    if given := run.receipt.get("background") if run.receipt else ():
-        names = ", ".join(BACKGROUND.get(name, name) for name in given)
+    if background := run.receipt.get("background") if run.receipt else ():
+        names = ", ".join(BACKGROUND.get(name, name) for name in background)
         terminal.line(speak("page", "background", names=names))
-    for said in (*run.receipt.get("heard", ()), *run.receipt.get("late", ())) if run.receipt else ():
-        terminal.line(heard_text(said, terminal))
+    for words in (*run.receipt.get("heard", ()), *run.receipt.get("late", ())) if run.receipt else ():
+        terminal.line(heard_text(words, terminal))
     for pending in run.pending:
         terminal.line(f"\n{terminal.say('waiting')} {pending['id']}", "bold")
         terminal.show(draw_pause(load_pause(pending), terminal))
@@ -150,8 +150,8 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
     question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
         assumed = shorten(str(row.get("assumption") or ""), 100)
-        said = say(terminal.language, "summary", "assumed", question=question)
-        return f"? {said}{f' – {assumed}' if assumed else ''}", "yellow"
+        words = say(terminal.language, "summary", "assumed", question=question)
+        return f"? {words}{f' – {assumed}' if assumed else ''}", "yellow"
     if row["by"] == "user":
         return f"? {question}  {answer}", ""
     return f"? {say(terminal.language, 'summary', 'by_default', question=question)} – {answer}", "yellow"
@@ -159,17 +159,18 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
 
 def show_status(view: StorageView) -> Exit:
     """Print the queue, the workers, and the oldest waiting work."""
-    found: Any = view.look(lambda agent: agent.status()) or {}
-    lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
-    for each in found.get("workers") or ():
+    status: Any = view.look(lambda agent: agent.status()) or {}
+    lines = [f"{name:10} {count}" for name, count in (status.get("threads") or {}).items()]
+    for each in status.get("workers") or ():
         load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
         lines.append(f"worker     {each['id']}  {each['queue']:7}  {load}")
     lines += [
-        f"oldest     {name} since {local_time(since, 'seconds')}" for name, since in (found.get("oldest") or {}).items()
+        f"oldest     {name} since {local_time(since, 'seconds')}"
+        for name, since in (status.get("oldest") or {}).items()
     ]
-    view.finish(found, lines)
-    served = {each["queue"] for each in found.get("workers") or ()}
-    idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
+    view.finish(status, lines)
+    served = {each["queue"] for each in status.get("workers") or ()}
+    idle = [queue for queue in status.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
     for queue in () if view.json else idle:
         start = "donewhen worker" if queue == QUEUE else "agent.worker(), where the agent is made that submitted it"
         print(f"No worker serves {queue!r}; start one with: {start}", file=sys.stderr)
@@ -185,13 +186,13 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
         thread = clean(short_id(row["thread_id"]))
         asked, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {'  –  '.join(filter(None, (goal, asked)))}")
-    said = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
-    ended = view.finish(said, lines, "Nothing waits for anybody.")
+    shown = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
+    ended = view.finish(shown, lines, "Nothing waits for anybody.")
     for thread, problem in rows.damaged.items() if not view.json else ():
         print(f"Thread {clean(short_id(thread))} waits, and {problem}", file=sys.stderr)
     if rows.cursor and not view.json:
-        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": view.storage_option}
-        words = [f"{option} {quote(value)}" for option, value in given.items() if value]
+        options = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": view.storage_option}
+        words = [f"{option} {quote(value)}" for option, value in options.items() if value]
         print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
     return ended
 
@@ -288,14 +289,14 @@ def verify_receipt_file(view: StorageView, file: Path, key: str | None) -> int:
     from donewhen.receipts import verify_receipt
 
     try:
-        found = verify_receipt(file.read_bytes(), key)
+        checked = verify_receipt(file.read_bytes(), key)
     except OSError as error:
         raise ConfigError(f"{str(file)!r} cannot be read: {error.strerror}") from None
-    signed = f"signed with {found.key}" if found.key else "not signed, so anybody can have made it"
+    signed = f"signed with {checked.key}" if checked.key else "not signed, so anybody can have made it"
     view.finish(
-        found.to_dict(), [f"{found.lines} lines, as they were written; {signed}" if found.ok else found.problem]
+        checked.to_dict(), [f"{checked.lines} lines, as they were written; {signed}" if checked.ok else checked.problem]
     )
-    return Exit.COMPLETED if found.ok else Exit.FAILED
+    return Exit.COMPLETED if checked.ok else Exit.FAILED
 
 
 def prune_threads(view: StorageView, older: str) -> Exit:

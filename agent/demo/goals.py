@@ -1,6 +1,6 @@
 """Read goals of the demo, in English and Chinese: a goal becomes tasks, and each task a step of the plan.
 
-A sentence is understood as a whole or declined. The text of a step is such a sentence too.
+A sentence is understood as a whole, or declined. The text of a step is such a sentence, so it can be read back.
 """
 
 import re
@@ -139,10 +139,10 @@ def read_goal(text: str) -> tuple[list[Task], str]:
     tasks: list[Task] = []
     spaced = "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
     for part in filter(None, map(_strip_courtesy, _THEN.split(spaced))):
-        found = _split_tasks(part)
-        if not found:
+        tasks_of_part = _split_tasks(part)
+        if not tasks_of_part:
             return [], part
-        tasks += found
+        tasks += tasks_of_part
     return tasks, "" if tasks else text
 
 
@@ -150,7 +150,7 @@ def read_task(text: str) -> Task | None:
     """Return the one task that a sentence names, or None."""
     part = _strip_courtesy(text)
     for kind, pattern in _COMPILED:
-        if (found := pattern.fullmatch(part)) and (task := _build_task(kind, found.groupdict())):
+        if (match := pattern.fullmatch(part)) and (task := _build_task(kind, match.groupdict())):
             return task
     return None
 
@@ -172,10 +172,10 @@ def _strip_courtesy(text: str) -> str:
     return _POLITE.sub("", " ".join(text.split()))
 
 
-def _build_task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
+def _build_task(kind: TaskKind, groups: dict[str, str | None]) -> Task | None:
     """Return the task; None if the demo cannot handle its kind of file."""
-    path, by, word = _unquote(found.get("path")), _unquote(found.get("by")), (found.get("op") or "").lower()
-    what = _unquote(found.get("what") or found.get("what2"))
+    path, by, word = _unquote(groups.get("path")), _unquote(groups.get("by")), (groups.get("op") or "").lower()
+    what = _unquote(groups.get("what") or groups.get("what2"))
     operation = next((name for name, words in _OPERATIONS.items() if word in words.split("|")), "")
     if kind in ("count", "list"):
         what = f"*.{_KINDS[what.lower()]}" if what else ""

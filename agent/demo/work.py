@@ -1,5 +1,6 @@
-"""Work on a step as the demo model. The code reads as if calls returned at once, and runs from the start each round.
+"""Work on a step as the demo model.
 
+The code reads as if calls returned at once: it runs from the start in each round, and earlier calls have their results.
 Results contain everything that tools returned; a shortened listing says so.
 """
 
@@ -31,14 +32,14 @@ def call(name: str, **arguments: Any) -> AIMessage:
 
 def section(brief: str, tag: str) -> str:
     """Return the text of the first section of this tag; "" if there is none."""
-    found = re.search(rf"^<{tag}(?: [^>\n]*)?>\n?(.*?)\n?</{tag}(?: \w+)?>", brief, re.DOTALL | re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^<{tag}(?: [^>\n]*)?>\n?(.*?)\n?</{tag}(?: \w+)?>", brief, re.DOTALL | re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def results(brief: str) -> list[tuple[str, str]]:
     """Return the step and text of every result in the brief; their tags carry the run's fence."""
-    found = re.finditer(r'^<result (\w+) step="([^"]+)">\n(.*?)\n</result \1>', brief, re.DOTALL | re.MULTILINE)
-    return [(each[2], each[3]) for each in found]
+    matches = re.finditer(r'^<result (\w+) step="([^"]+)">\n(.*?)\n</result \1>', brief, re.DOTALL | re.MULTILINE)
+    return [(each[2], each[3]) for each in matches]
 
 
 class Deferred(Exception):
@@ -99,12 +100,12 @@ class Notebook:
         """Return how many items a tool found, and those listed. Raises Deferred if it did not list all."""
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
-            found = json.loads(seen.text, parse_float=str, parse_int=str)
+            result = json.loads(seen.text, parse_float=str, parse_int=str)
         except ValueError:
             raise give_up(self.say("The demo model cannot read this result.", "演示模型读不懂这个结果。")) from None
-        if found.get("note"):
-            raise give_up(found["note"])
-        return seen, found[count], found[rows]
+        if result.get("note"):
+            raise give_up(result["note"])
+        return seen, result[count], result[rows]
 
     def list_lines(self, title: str, count: str, lines: list[str]) -> str:
         """Return a title and the lines below it; it says so where these are not all."""
@@ -193,10 +194,10 @@ def _write_report(task: Task, notes: Notebook) -> Done:
 def _query_data(task: Task, notes: Notebook) -> Done:
     """Return a column's value, or the number of rows, as a whole or by group; it says if empty cells are left out."""
     seen = notes.call("describe_data", path=task.path)
-    known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
-    by, what = (_find_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
-    if what and ("NOTE:" in known[what] or known[what].startswith("VARCHAR")):
-        kind = known[what].partition("; NOTE:")[0][:200]
+    columns = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
+    by, what = (_find_column(word, list(columns), task, notes) if word else "" for word in (task.by, task.what))
+    if what and ("NOTE:" in columns[what] or columns[what].startswith("VARCHAR")):
+        kind = columns[what].partition("; NOTE:")[0][:200]
         only = notes.say("The demo model calculates only with certain numbers", "演示模型只会计算确定的数字")
         raise give_up(f"{only}: {what}, {kind}")
     value, table = "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
@@ -233,22 +234,22 @@ def _parse_rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
     return [dict(zip(names, line, strict=True)) for line in lines]
 
 
-def _find_column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
+def _find_column(word: str, columns: list[str], task: Task, notes: Notebook) -> str:
     """Return the column that the word means; ask the user if no name decides it."""
     synonyms = next((names.split() for names in _SAME.split("|") if _fold(word) in names.split()), [])
     for names in ([word], [_fold(word)], synonyms):
-        found = [column for column in known if column in names or _fold(column) in names]
-        if len(found) == 1:
-            return found[0]
+        matching = [column for column in columns if column in names or _fold(column) in names]
+        if len(matching) == 1:
+            return matching[0]
     question = notes.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
     answers = [reply for arguments, reply in notes.replies("ask_user") if arguments.get("question") == question]
     if not answers:
-        raise Deferred(call("ask_user", question=question, options=known[:20]))
+        raise Deferred(call("ask_user", question=question, options=columns[:20]))
     answer = _fold(_body(answers[0]))
-    found = [column for column in known if _fold(column) == answer]
-    if not found:
+    matching = [column for column in columns if _fold(column) == answer]
+    if not matching:
         raise give_up(notes.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
-    return found[0]
+    return matching[0]
 
 
 def _fold(text: str) -> str:

@@ -172,8 +172,10 @@ class McpServers:
         if not self.missing:
             names = {tool.name for server in self._servers for tool in server.listed}
             if unknown := [each for each in self._arguments if not fits_any(each, names)]:
-                known = ", ".join(sorted(names)) or "none"
-                raise ConfigError(f"arguments names a tool that no MCP server has: {unknown[0]}; there are: {known}")
+                names_text = ", ".join(sorted(names)) or "none"
+                raise ConfigError(
+                    f"arguments names a tool that no MCP server has: {unknown[0]}; there are: {names_text}"
+                )
         tools: list[BaseTool] = []
         self.unusable = {name: why for server in self._servers for name, why in server.left_out.items()}
         for server, about, name in self._choose_names():
@@ -280,9 +282,9 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
 
     async def _run_session(self) -> None:
-        """Hold a session until it ends; a server that ends at the newest protocol's first request gets the older one.
+        """Hold a session until it ends. If the server ends at the newest protocol's first request, try the older one.
 
-        The SDK itself turns to the older one at an error, and `Line` makes one of silence.
+        At an error, the SDK itself falls back to the older protocol; `Line` turns silence into such an error.
         """
         await self._hold_session()
         if self.mode == "auto" and not self._ready.is_set() and self._fault is not None and _has_ended(self._fault):
@@ -309,7 +311,7 @@ class _Server:
                         tasks.start_soon(self._watch, client)
                         await self._stop.wait()
                         tasks.cancel_scope.cancel()
-            except BaseException as error:  # the end of this task must not end the run
+            except BaseException as error:  # kept, so that this task's end does not end the run
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
                 why += REFUSED if self._refused else ""
                 self._problem, self._fault = redact(why + errors.describe_output()), error
@@ -339,7 +341,7 @@ class _Server:
                         self._changed()
 
     async def on_response(self, response: "httpx2.Response") -> None:
-        """Note whether the server refuses the credentials, and for which call it answers."""
+        """Note whether the server refuses the credentials, and which call the response is for."""
         self._refused = response.status_code in (401, 403)
         if exchange := current.get():
             exchange.reply = response
@@ -368,19 +370,19 @@ class _Server:
         made.metadata = {"server": self.name, **hints}
         return made
 
-    def fix_arguments(self, given: Mapping[str, Mapping[str, Any]]) -> None:
+    def fix_arguments(self, fixed_arguments: Mapping[str, Mapping[str, Any]]) -> None:
         """Read which arguments of its tools are fixed. Raises ConfigError for one that a tool does not have."""
         self._fixed, names = {}, [tool.name for tool in self.listed]
         if unknown := [each for each in (*self._effects, *self._own_arguments) if not fits_any(each, names)]:
             log.warning("the configuration of the MCP server %r names %r, which fits no tool", self.name, unknown[0])
-        for pattern, fixed in [*given.items(), *self._own_arguments.items()]:
+        for pattern, fixed in [*fixed_arguments.items(), *self._own_arguments.items()]:
             for tool in self.listed:
                 if not fits_any(pattern, (tool.name,)):
                     continue
                 here = {name: value for name, value in fixed.items() if name in _properties(tool)}
                 if (unknown := [name for name in fixed if name not in here]) and pattern == tool.name:
-                    known = ", ".join(_properties(tool)) or "none"
-                    raise ConfigError(f"arguments of {tool.name!r} names {unknown[0]!r}; it takes: {known}")
+                    properties = ", ".join(_properties(tool)) or "none"
+                    raise ConfigError(f"arguments of {tool.name!r} names {unknown[0]!r}; it takes: {properties}")
                 self._fixed[tool.name] = {**self._fixed.get(tool.name, {}), **here}
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -440,7 +442,7 @@ class _Server:
             raise
         except Exception as error:
             if (meant := self._explain(error, call)) is not None:
-                raise meant from None  # it says what the error means
+                raise meant from None  # the error by its meaning, not the SDK's
         finally:
             asks.cancel()
             if call.task.done() or call.owner.done():
@@ -452,7 +454,7 @@ class _Server:
         raise ServerLost(self._describe_loss())
 
     def _explain(self, error: Exception, call: "_Call") -> Exception | None:
-        """Return what an error of the SDK means for a call; None if the session is lost."""
+        """Return the exception that an error of the SDK means for a call; None if the session is lost."""
         import anyio
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
@@ -464,12 +466,12 @@ class _Server:
             return _NotSent() if gone else ToolException(f"it could not be sent: {describe_error(error)}")
         if call.has_lost_its_session:
             return _NotSent()
-        said = _words_of(error) if isinstance(error, MCPError) else describe_error(error)
+        message = _words_of(error) if isinstance(error, MCPError) else describe_error(error)
         if call.was_refused:
             self._lost |= call.may_have_lost_its_session  # the next call begins another one
-            return ToolException(said)
+            return ToolException(message)
         if isinstance(error, MCPError):
-            return None if gone else Unanswered(f"{said or 'no message'} (error {error.code} of {self.name!r})")
+            return None if gone else Unanswered(f"{message or 'no message'} (error {error.code} of {self.name!r})")
         return None if gone else Unanswered(f"the answer of {self.name!r} cannot be read: {describe_error(error)}")
 
     async def _give_up(self, call: "_Call") -> None:
@@ -672,12 +674,12 @@ async def _open_client(connection: McpServer, errors: TextIO, server: _Server) -
 
 def _choose_auth(connection: McpServer) -> "httpx2.Auth | None":
     """Return how to log in to a remote server: the program's own `auth`, or a client's credentials."""
-    given = connection.get("auth")
-    if not isinstance(given, Mapping):
-        return given
+    credentials = connection.get("auth")
+    if not isinstance(credentials, Mapping):
+        return credentials
     from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 
-    return ClientCredentialsOAuthProvider(connection["url"], _Tokens(), **given)
+    return ClientCredentialsOAuthProvider(connection["url"], _Tokens(), **credentials)
 
 
 class _Tokens:

@@ -1,7 +1,7 @@
-"""The line to an MCP server, between the SDK and its transport: what was sent for a call, and what the server said.
+"""The line to an MCP server, between the SDK and its transport: which call a message belongs to, and how it arrived.
 
-The SDK turns everything that goes wrong into the same kind of error. Only here it can be seen whether a request was
-sent, whether an error is the server's own, and what the server printed that is no message.
+The SDK turns everything that goes wrong into the same kind of error. Only here one can see whether a request was sent,
+whether an error is the server's own, and what the server printed that is no message.
 """
 
 import json
@@ -32,7 +32,7 @@ MOST_CHARS = 10_000_000
 READABLE = ("application/json", "text/event-stream")
 """The content types in which a server can say something."""
 _ODD = re.compile(rb"""\A\s*\[|"error"\s*:\s*"|"code"\s*:\s*(?:"|-?\d+[.eE])|\\u[dD][89a-fA-F]""")
-"""What a message has that the SDK may not be able to read: others beside it, a code that is text, half a character."""
+"""Marks of messages that the SDK may be unable to read: several in a list, an error code as text, half a character."""
 log: logging.Logger = logging.getLogger("donewhen.tools")
 
 
@@ -55,15 +55,15 @@ class Exchange:
 
     @property
     def may_have_lost_its_session(self) -> bool:
-        """True if a remote server refused the request before it knew whose it was, as some do after a restart."""
+        """True if a remote server refused the request without recognizing its session, as some do after a restart."""
         reply = self.reply
         if reply is None or reply.status_code not in (400, 401, 410) or "mcp-session-id" not in reply.request.headers:
             return False
         try:
-            said = reply.json()
+            body = reply.json()
         except Exception:  # not JSON, or not read
             return True
-        return not isinstance(said, dict) or said.get("id") is None
+        return not isinstance(body, dict) or body.get("id") is None
 
     @property
     def was_refused(self) -> bool:
@@ -75,7 +75,7 @@ class Exchange:
         return self._is_readable(reply) and refuses_request(self.error.code)
 
     def _is_readable(self, reply: "httpx2.Response") -> bool:
-        """Return whether the error can be the server's. The SDK makes one of each response that it cannot read."""
+        """Return whether the error can be the server's own: the SDK makes one of each response that it cannot read."""
         from mcp.types import PARSE_ERROR
 
         assert self.error is not None
@@ -85,14 +85,14 @@ class Exchange:
 
 
 current: ContextVar[Exchange | None] = ContextVar("mcp_exchange", default=None)
-"""The exchange to which what is sent, and what is asked, in this context belongs."""
+"""The exchange of this context: requests that are sent in it, and questions that arrive in it, belong to it."""
 
 
 class Line:
     """Both directions of a session's transport."""
 
     def __init__(self, server: str, left_out: dict[str, str]) -> None:
-        """`left_out` gets the tools that the server lists so that nobody can use them, with the reason."""
+        """`left_out` receives listed tools that cannot be used, each with the reason."""
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -105,9 +105,9 @@ class Line:
         self._probe: Any = None
         """The id of the request that asks whether the server knows the newest protocol."""
         self._until = math.inf
-        """The time until which it waits for the answer to that."""
+        """The deadline for the answer to the probe."""
         self._begun, self._dirt = "", 0
-        """A message over several lines, as far as it came."""
+        """The part that has arrived of a message over several lines."""
         self._more = deque[SessionMessage]()
         """Messages that came together with another one."""
 
@@ -155,7 +155,7 @@ class Line:
         return self
 
     async def __anext__(self) -> "SessionMessage":
-        """Return the next message; what is none is reported and passed over."""
+        """Return the next message; report and skip lines that are no messages."""
         import anyio
 
         while True:
@@ -185,14 +185,14 @@ class Line:
         await self._reading.__aexit__(*error)
 
     def _answer_probe(self) -> "SessionMessage":
-        """Return what a server answers that does not know `server/discover`: the SDK then goes on with `initialize`."""
+        """Return what a server that lacks `server/discover` answers, after which the SDK tries `initialize`."""
         from mcp.types import METHOD_NOT_FOUND
 
         self._until = math.inf
         return _error(self._probe, METHOD_NOT_FOUND, "no answer")
 
     def _note(self, item: "SessionMessage") -> "SessionMessage":
-        """Note an answer for the call that it belongs to, and mend a list of tools."""
+        """Note an answer in the exchange of its call, and mend a list of tools."""
         from mcp.types import JSONRPCError, JSONRPCResponse
 
         message = item.message
@@ -215,7 +215,7 @@ class Line:
         return item
 
     def _reread(self, fault: Exception) -> "SessionMessage | None":
-        """Return the message of a line that the SDK could not read, or an error in its place; None if it is none."""
+        """Return the message in a line that the SDK could not read, or an error for it; None if it is no message."""
         value: Any = _input(fault)
         if isinstance(value, str):
             value = self._read_line(value)
@@ -227,7 +227,7 @@ class Line:
         return None
 
     def _take(self, value: Any) -> None:
-        """Keep the messages of a value for the SDK: it is one, or several in a list, as until June 2025."""
+        """Keep the messages in a value for the SDK: one, or a list of several, which was allowed until June 2025."""
         from mcp.shared.message import SessionMessage
         from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
         from pydantic import ValidationError
@@ -243,14 +243,14 @@ class Line:
                     self._more.append(_error(id, PARSE_ERROR, f"its answer cannot be read: {_shorten(each)}"))
 
     async def on_response(self, response: "httpx2.Response") -> None:
-        """Have the body of an HTTP response read as what it means. Of a body, the SDK takes one message."""
+        """Mend the body of an HTTP response when it is read, because the SDK takes only one message of it."""
         kind, read = response.headers.get("content-type", "").lower(), response.aiter_bytes
         if response.request.method == "POST" and kind.startswith(READABLE):
             mended = self._mend_body if kind.startswith(READABLE[0]) else _mend_events
             response.aiter_bytes = lambda *size, **sizes: mended(read(*size, **sizes))  # type: ignore[method-assign]
 
     async def _mend_body(self, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield the answer in a body; what came with it is read next."""
+        """Yield the answer in a body; keep its other messages for the next reads."""
         body = b"".join([part async for part in parts])
         messages = _messages_in(body)
         answer = next((each for each in messages if "method" not in each), None)
@@ -258,7 +258,7 @@ class Line:
         yield body if answer is None else json.dumps(answer).encode()
 
     def _read_line(self, line: str) -> Any:
-        """Return the JSON value that a line, perhaps with those before it, holds, as far as it can be read."""
+        """Return the JSON value in a line, or in it and the lines before, as far as it can be read."""
         from pydantic_core import from_json
 
         with suppress(ValueError, RecursionError):
@@ -280,13 +280,13 @@ class Line:
         log.warning("the MCP server %r: %s; it is left out", self._server, why)
         self._left_out[name] = why
 
-    def _report(self, said: str) -> None:
-        if not said.strip():
+    def _report(self, text: str) -> None:
+        if not text.strip():
             return
         self._dirt += 1
         if self._dirt <= MOST_DIRT:
             more = "; more such lines are not shown" if self._dirt == MOST_DIRT else ""
-            log.warning("the MCP server %r sent what is no message: %s%s", self._server, _shorten(said), more)
+            log.warning("the MCP server %r sent what is no message: %s%s", self._server, _shorten(text), more)
 
 
 class _Writing:
@@ -311,7 +311,7 @@ class _Writing:
 
 
 def _input(fault: Exception) -> Any:
-    """Return the line, or the value in it, of a message that does not fit; None if the fault is another."""
+    """Return the line, or its value, that a validation error is about; None for another error."""
     from pydantic import ValidationError
 
     return fault.errors(include_url=False)[0]["input"] if isinstance(fault, ValidationError) else None
@@ -349,7 +349,7 @@ def _mend_event(line: bytes) -> bytes:
 
 
 def _messages_in(text: bytes) -> list[dict[str, Any]]:
-    """Return the messages of a text that the SDK could not read as it is; none if it can, or if nobody can."""
+    """Return the messages in a text that only this module can read; [] if the SDK can, or if nobody can."""
     if _ODD.search(text):
         with suppress(ValueError, RecursionError):
             value = json.loads(text)
@@ -363,37 +363,38 @@ def _messages_in(text: bytes) -> list[dict[str, Any]]:
 
 
 def mend_message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in whole characters, whose error has a code that is a number, and a message that is text.
+    """Return a message with whole characters only, and with an error whose code is a number and whose message is text.
 
-    A code in words is the beginning of the message; nobody knows whether it says that nothing was done.
+    A code in words becomes the beginning of the error's message; it does not count as proof that nothing was done.
     """
     mended: dict[str, Any] = map_texts(message, clean_text)
     if (error := mended.get("error")) is None:
         return mended
-    given = error if isinstance(error, dict) else {"message": error}
-    code, said = given.get("code", 0), given.get("message") or ""
-    said = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    fields = error if isinstance(error, dict) else {"message": error}
+    code, text = fields.get("code", 0), fields.get("message") or ""
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     with suppress(ValueError, TypeError, OverflowError):
         number = float(code)
-        return {**mended, "error": {**given, "code": int(number) if number.is_integer() else 0, "message": said}}
-    return {**mended, "error": {**given, "code": 0, "message": f"{code}: {said}" if said else str(code)}}
+        return {**mended, "error": {**fields, "code": int(number) if number.is_integer() else 0, "message": text}}
+    return {**mended, "error": {**fields, "code": 0, "message": f"{code}: {text}" if text else str(code)}}
 
 
 def mend_start(result: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to `initialize` with a name and a version of the server, and what it can do."""
-    given = result.get("serverInfo")
-    about = _given(given) if isinstance(given, dict) else {}
+    info = result.get("serverInfo")
+    about = without_nulls(info) if isinstance(info, dict) else {}
     named = {key: about[key] if isinstance(about.get(key), str) else "" for key in ("name", "version")}
     abilities = {key: _object(each) for key, each in (result.get("capabilities") or {}).items()}
-    return {**_given(result), "capabilities": abilities, "serverInfo": {**about, **named}}
+    return {**without_nulls(result), "capabilities": abilities, "serverInfo": {**about, **named}}
 
 
 def mend_result(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a call without what is null; one that is only data has no content.
+    """Return the result of a call in the form that the SDK accepts.
 
-    Data that are no object are named `result`, and content that is one block is a list of it.
+    Nulls are left out; missing content is an empty list, and a single block a list of it; data that are no object are
+    named `result`.
     """
-    mended = _without_odd_marks(_given(result))
+    mended = _without_odd_marks(without_nulls(result))
     if isinstance(blocks := mended.get("content"), dict):
         blocks = [blocks]
     if isinstance(blocks, list):
@@ -404,7 +405,7 @@ def mend_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_odd_marks(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a result or a block without notes that are no object, as PHP writes empty ones."""
+    """Return a result or a block without annotations that are no object: PHP writes empty ones as lists."""
     return {key: each for key, each in fields.items() if key not in ("_meta", "annotations") or isinstance(each, dict)}
 
 
@@ -413,7 +414,7 @@ def _object(value: Any) -> Any:
     return {} if value == [] else value
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -429,7 +430,7 @@ HINT_KINDS: dict[str, type] = {
 
 
 def mend_tools(result: dict[str, Any], leave_out: Callable[[str, str], None]) -> dict[str, Any]:
-    """Return a list of tools without what the SDK would refuse the whole list for."""
+    """Return a list of tools without the mistakes for which the SDK would refuse the whole list."""
     listed = result.get("tools")
     tools = [_mend_tool(each, leave_out) for each in listed] if isinstance(listed, list) else []
     cursor = result.get("nextCursor")
@@ -443,9 +444,9 @@ SCHEMA_DEPTH = 40
 
 
 def _mend_schema(node: Any, depth: int = 0) -> Any:
-    """Return a schema in which empty lists are the objects, and absent what is null; types are in lower case.
+    """Return a schema with empty objects for empty lists, without nulls, and with types in lower case.
 
-    `"required": true` in a property, of draft 3, is the object's own.
+    `"required": true` in a property, as in draft 3, becomes the `required` of its object.
     """
     if depth == 0 and node is None:
         return {}
@@ -483,10 +484,10 @@ def _mend_tool(tool: Any, leave_out: Callable[[str, str], None]) -> dict[str, An
         leave_out(name, f"its tool {name!r} has no inputSchema")
         return None
     hints, output = tool.get("annotations"), tool.get("outputSchema")
-    kept: dict[str, Any] = {"name": name, "inputSchema": {**schema, "type": "object"}}
-    kept |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
+    mended: dict[str, Any] = {"name": name, "inputSchema": {**schema, "type": "object"}}
+    mended |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
     if isinstance(hints, dict):
-        kept["annotations"] = {key: hints[key] for key, kind in HINT_KINDS.items() if type(hints.get(key)) is kind}
+        mended["annotations"] = {key: hints[key] for key, kind in HINT_KINDS.items() if type(hints.get(key)) is kind}
     if isinstance(output, dict) and output.get("type") == "object":
-        kept["outputSchema"] = output
-    return kept
+        mended["outputSchema"] = output
+    return mended

@@ -81,7 +81,7 @@ class Operation:
 
     @property
     def path_arguments(self) -> list[str]:
-        """The arguments that name the object of the operation."""
+        """Return the arguments that name the object of the operation."""
         return [each.argument for each in self.parameters if each.place == "path"]
 
     def arguments_schema(self) -> Json:
@@ -98,30 +98,32 @@ class Operation:
 class Document:
     """An OpenAPI document of version 3."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        version = str(given.get("openapi") or "")
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        version = str(document.get("openapi") or "")
         if not version.startswith("3."):
-            told = f"version {version or given.get('swagger')}" if version or given.get("swagger") else "no version"
-            raise ToolError(
-                f"the document has {told}; OpenAPI 3.0 and 3.1 are read. Convert it, e.g. with swagger2openapi"
+            version_text = (
+                f"version {version or document.get('swagger')}" if version or document.get("swagger") else "no version"
             )
-        if not isinstance(given.get("paths"), Mapping):
+            raise ToolError(
+                f"the document has {version_text}; OpenAPI 3.0 and 3.1 are read. Convert it, e.g. with swagger2openapi"
+            )
+        if not isinstance(document.get("paths"), Mapping):
             raise ToolError("the document has no `paths`, so there is nothing to call")
-        self._given = given
-        self._resolver = Registry().with_resource("", Resource.opaque(given)).resolver("")
+        self._document = document
+        self._resolver = Registry().with_resource("", Resource.opaque(document)).resolver("")
 
     def operations(self) -> Iterator[tuple[Operation | None, str]]:
-        """Yield each operation, or None where it cannot be a tool; and what it is, or why not."""
+        """Yield each operation with its description, or None with why it cannot be a tool."""
         taken = set[str]()
-        for path, given in self._given["paths"].items():
-            item = self._follow(given)
+        for path, path_item in self._document["paths"].items():
+            item = self._follow(path_item)
             for method in METHODS:
                 if not isinstance(item.get(method), Mapping):
                     continue
                 about = self._follow(item[method])
                 place = f"{method.upper()} {path}"
                 if method in WITHOUT_TOOL:
-                    yield None, f"{place}: it says something about the server only"
+                    yield None, f"{place}: it only describes the server"
                     continue
                 name = _free_name(str(about.get("operationId") or _name_of(method, str(path))), taken)
                 try:
@@ -132,8 +134,8 @@ class Document:
                     raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
 
     def _server(self, item: Json, about: Json) -> str | None:
-        """Return the address of an operation's first server that has a host, with the defaults of its variables."""
-        for server in about.get("servers") or item.get("servers") or self._given.get("servers") or ():
+        """Return the address of an operation's first server that has a host, with its variables' defaults filled in."""
+        for server in about.get("servers") or item.get("servers") or self._document.get("servers") or ():
             url = str(server.get("url", ""))
             for name, variable in (server.get("variables") or {}).items():
                 url = url.replace("{" + name + "}", str(variable.get("default", "")))
@@ -143,13 +145,17 @@ class Document:
 
     def key_names(self) -> set[str]:
         """Return the names of headers and parameters that hold keys, in small letters."""
-        schemes = self._follow(self._follow(self._given.get("components")).get("securitySchemes"))
+        schemes = self._follow(self._follow(self._document.get("components")).get("securitySchemes"))
         return {str(self._follow(each).get("name", "")).lower() for each in schemes.values()} - {""}
 
     def _read(self, name: str, method: str, path: str, item: Json, about: Json) -> Operation:
         schemas = _Schemas(self)
-        found = [self._follow(each) for each in [*(item.get("parameters") or ()), *(about.get("parameters") or ())]]
-        declared = {(each["name"], each["in"]): each for each in found}  # those of the operation replace the path's
+        declared_parameters = [
+            self._follow(each) for each in [*(item.get("parameters") or ()), *(about.get("parameters") or ())]
+        ]
+        declared = {
+            (each["name"], each["in"]): each for each in declared_parameters
+        }  # those of the operation replace the path's
         parameters, takes_key = list[Parameter](), False
         for (own, place), each in declared.items():
             if place == "header" and own.lower() == KEY_HEADER:
@@ -170,21 +176,21 @@ class Document:
             schemas.definitions,
         )  # fmt: skip
 
-    def _parameter(self, given: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
-        place: Place = given["in"]
+    def _parameter(self, declared: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
+        place: Place = declared["in"]
         if place not in PLACES:
-            raise ValueError(f"the parameter {given['name']} is in {place!r}")
-        contents = given.get("content") or {}
+            raise ValueError(f"the parameter {declared['name']} is in {place!r}")
+        contents = declared.get("content") or {}
         as_json = any(JSON_TYPE.match(each) for each in contents)
         content = self._follow(next(iter(contents.values()), {}))
-        schema = schemas.read(given.get("schema") or content.get("schema") or {})
-        if text := given.get("description"):
+        schema = schemas.read(declared.get("schema") or content.get("schema") or {})
+        if text := declared.get("description"):
             schema = {**schema, "description": str(text)}
-        style = str(given.get("style") or ("form" if place in ("query", "cookie") else "simple"))
-        argument = _free_argument(given["name"], place, others)
-        explode = bool(given.get("explode", style == "form"))
-        required = bool(given.get("required")) or place == "path"
-        return Parameter(argument, given["name"], place, schema, required, style, explode, as_json)
+        style = str(declared.get("style") or ("form" if place in ("query", "cookie") else "simple"))
+        argument = _free_argument(declared["name"], place, others)
+        explode = bool(declared.get("explode", style == "form"))
+        required = bool(declared.get("required")) or place == "path"
+        return Parameter(argument, declared["name"], place, schema, required, style, explode, as_json)
 
     def _body(self, body: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> tuple[str, bool, list[Parameter]]:
         contents = body.get("content") or {}
@@ -197,14 +203,14 @@ class Document:
             if required:
                 raise _CannotBeTool(f"its body is {', '.join(contents) or 'of no type'}")
             return "", False, []
-        given = self._follow(contents[media]).get("schema") or {}
-        merged = self.merged(given) if media != TEXT else None
+        body_schema = self._follow(contents[media]).get("schema") or {}
+        merged = self.merged(body_schema) if media != TEXT else None
         if media == MULTIPART and any(map(self._is_file, (merged or {}).get("properties", {}).values())):
             raise _CannotBeTool("its body has files")
         taken = {each.argument for each in others} | {KEY_ARGUMENT}
         names = (merged or {}).get("properties") or {}
         if not names or taken & {_NOT_IN_NAMES.sub("_", name) for name in names}:
-            schema = {"type": "string"} if media == TEXT else schemas.read(given)
+            schema = {"type": "string"} if media == TEXT else schemas.read(body_schema)
             if media in (FORM, MULTIPART) and not names:
                 raise _CannotBeTool(f"its body is {media} without fields")
             argument = "body" if "body" not in taken else "request_body"
@@ -217,13 +223,13 @@ class Document:
                 fields.append(Parameter(argument, name, "body", schemas.read(each), name in wanted))
         return media, False, fields
 
-    def _is_file(self, given: Any) -> bool:
-        schema = self._follow(given)
+    def _is_file(self, node: Any) -> bool:
+        schema = self._follow(node)
         return "binary" in (schema.get("format"), self._follow(schema.get("items")).get("format"))
 
-    def merged(self, given: Json, depth: int = 0) -> Json | None:
-        """Return a schema as one object with all its fields; None if it is no such object."""
-        schema = self._follow(given)
+    def merged(self, node: Json, depth: int = 0) -> Json | None:
+        """Return a schema, with its `allOf`, as one object with all fields; None if it is no object."""
+        schema = self._follow(node)
         if depth > MOST_MERGED or schema.get("oneOf") or schema.get("anyOf"):
             return None
         properties, required = Json(), list[str]()
@@ -241,17 +247,19 @@ class Document:
         return {"properties": properties, "required": required}
 
     def _effect(self, about: Json, method: str) -> str:
-        said = about.get("x-effect")
-        if said is not None and said not in ("read", "idempotent", "write"):
-            raise ToolError(f"x-effect of {about.get('operationId')} is {said!r}; it must be read, idempotent or write")
+        effect = about.get("x-effect")
+        if effect is not None and effect not in ("read", "idempotent", "write"):
+            raise ToolError(
+                f"x-effect of {about.get('operationId')} is {effect!r}; it must be read, idempotent or write"
+            )
         return str(
-            said or {"get": "read", "head": "read", "put": "idempotent", "delete": "idempotent"}.get(method, "write")
+            effect or {"get": "read", "head": "read", "put": "idempotent", "delete": "idempotent"}.get(method, "write")
         )
 
     def _output(self, about: Json) -> Json | None:
-        for status, given in (about.get("responses") or {}).items():
+        for status, response in (about.get("responses") or {}).items():
             if str(status).startswith("2"):
-                contents = self._follow(given).get("content") or {}
+                contents = self._follow(response).get("content") or {}
                 for media, each in contents.items():
                     if JSON_TYPE.match(media) and (schema := self._follow(each).get("schema")):
                         return _Schemas(self, in_place=True).read(schema)
@@ -270,10 +278,10 @@ class Document:
             return self._resolver.lookup(ref).contents
         except (Unresolvable, ValueError, TypeError):  # the last two come from a name within a list, or in a number
             inside = ref.startswith("#")
-            told = (
+            why = (
                 "there is nothing of that name" if inside else "only references within the document are read: bundle it"
             )
-            raise ToolError(f"the document refers to {ref[:200]!r}, and {told}") from None
+            raise ToolError(f"the document refers to {ref[:200]!r}, and {why}") from None
 
 
 class _CannotBeTool(Exception):
@@ -283,7 +291,7 @@ class _CannotBeTool(Exception):
 class _Schemas:
     """Turns schemas of a document into JSON Schema, and collects those to which they refer.
 
-    `in_place` puts these where they are referred to; what is far down or refers to itself is left out.
+    With `in_place`, each of these replaces the reference to it; what is nested too deeply, or in itself, is left out.
     """
 
     def __init__(self, document: Document, *, in_place: bool = False) -> None:
@@ -292,10 +300,10 @@ class _Schemas:
         self._names = dict[str, str]()
         self.definitions: Json = {}
 
-    def read(self, given: Any) -> Json:
+    def read(self, schema: Any) -> Json:
         """Return a schema as JSON Schema, with references into `$defs`."""
-        found = self._read(given)
-        return found if isinstance(found, dict) else {}
+        converted = self._read(schema)
+        return converted if isinstance(converted, dict) else {}
 
     def _read(self, node: Any, above: tuple[str, ...] = ()) -> Any:
         if isinstance(node, list):
@@ -390,22 +398,24 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false|True|False|TRUE|FALSE"), [*"tTfF"])
 
 
-def load_document(given: Mapping[str, Any] | str | Path) -> Json:
+def load_document(source: Mapping[str, Any] | str | Path) -> Json:
     """Return a document, given as a mapping, as text (JSON or YAML), as a path, or by its address.
 
     Raises ToolError if it cannot be found or read.
     """
-    if isinstance(given, Mapping):
-        return dict(given)
+    if isinstance(source, Mapping):
+        return dict(source)
     try:
-        if isinstance(given, Path) or ("\n" not in given and not given.lstrip().startswith("{")):
+        if isinstance(source, Path) or ("\n" not in source and not source.lstrip().startswith("{")):
             text = (
-                _fetch(str(given)) if str(given).startswith(("http://", "https://")) else Path(given).read_text("utf-8")
+                _fetch(str(source))
+                if str(source).startswith(("http://", "https://"))
+                else Path(source).read_text("utf-8")
             )
         else:
-            text = given
+            text = source
     except (OSError, UnicodeDecodeError) as error:
-        raise ToolError(f"the OpenAPI document {str(given)[:200]!r} cannot be read: {error}") from None
+        raise ToolError(f"the OpenAPI document {str(source)[:200]!r} cannot be read: {error}") from None
     try:
         read = json.loads(text) if text.lstrip().startswith("{") else yaml.load(text, _Loader)
     except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("donewhen.openapi")
 Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Headers, or a function that returns those of now, such as a token that is renewed. They are stored nowhere."""
+"""Headers, or a function that returns the current ones, for a token that is renewed. They are stored nowhere."""
 MOST_BYTES = 5_000_000
 """The most of an answer that is read."""
 PLAIN = re.compile(r"[A-Za-z ]{0,200}|[0-9.:TZ+-]{0,40}|(?:application|text)/[A-Za-z0-9.+-]{1,100}")
 SHORTEST_HIDDEN = 6
-"""The least characters of an owner's key; a shorter one would be found by chance."""
+"""The fewest characters of a key that is hidden in answers; a shorter one would also be found by chance."""
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE = (404, 410)
@@ -136,8 +136,8 @@ class _Api:
             owners = await owners
         options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
-        known = _secrets([*owners.items(), *self.params.items()], self.keys)
-        # A connection that is never made is told before the time is up: it proves that nothing was sent.
+        secrets = _secrets([*owners.items(), *self.params.items()], self.keys)
+        # A failed connection must be reported before the deadline, because it proves that nothing was sent.
         patience = httpx.Timeout(self.seconds, connect=self.seconds / 2)
         client = self.client or httpx.AsyncClient(timeout=patience)
         try:
@@ -145,18 +145,18 @@ class _Api:
                 asyncio.timeout(None if self.client else self.seconds),
                 client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer,
             ):
-                status, found = await self._read(operation, answer, known)
-                return status, hide_known(found, known)
+                status, value = await self._read(operation, answer, secrets)
+                return status, hide_known(value, secrets)
         except TimeoutError:
             raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
         except Exception as error:
-            hide_in_error(error, known)
+            hide_in_error(error, secrets)
             raise
         finally:
             if self.client is None:
                 await client.aclose()
 
-    async def _read(self, operation: Operation, answer: "httpx.Response", known: Sequence[str]) -> tuple[int, Any]:
+    async def _read(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> tuple[int, Any]:
         status, content, kind = answer.status_code, bytearray(), answer.headers.get("content-type", "")
         async for piece in answer.aiter_bytes():
             content += piece
@@ -164,25 +164,25 @@ class _Api:
                 break
         is_cut = len(content) > MOST_BYTES
         text = _decoded(bytes(content[:MOST_BYTES]), answer.charset_encoding or "utf-8")
-        said = f"{status} {answer.reason_phrase}".strip()
+        status_line = f"{status} {answer.reason_phrase}".strip()
         if answer.is_error or (answer.has_redirect_location and status != 303):
-            where, later = (hide_known(answer.headers.get(each, ""), known) for each in ("location", "retry-after"))
+            where, later = (hide_known(answer.headers.get(each, ""), secrets) for each in ("location", "retry-after"))
             where = f", leading to {re.split('[?#]', where)[0][:200]}" if answer.has_redirect_location else ""
             later = f" (retry after {later[:40]})" if later else ""
-            shown = hide_known(text, known)[:MOST_TOLD].strip() if _is_text(kind) else ""
-            raise ApiError(operation, status, f"{said}{where}{later}{f': {shown}' if shown else ''}")
+            shown = hide_known(text, secrets)[:MOST_TOLD].strip() if _is_text(kind) else ""
+            raise ApiError(operation, status, f"{status_line}{where}{later}{f': {shown}' if shown else ''}")
         if not content:
-            return status, said
+            return status, status_line
         if not _is_text(kind):
-            return status, f"{said}: {len(content):,} bytes of {kind}"
+            return status, f"{status_line}: {len(content):,} bytes of {kind}"
         if is_cut:
             return status, f"{text}\n(cut after {MOST_BYTES:,} bytes)"
         if JSON_TYPE.match(kind):
             try:
-                found = json.loads(text)
+                value = json.loads(text)
             except (ValueError, RecursionError):
                 return status, text
-            return status, text if is_too_deep(found) else found
+            return status, text if is_too_deep(value) else value
         return status, text
 
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
@@ -227,10 +227,10 @@ def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.He
 
 
 def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[str]:
-    """Return what no answer may show of the owner's headers and parameters: keys and tokens, unless they are short.
+    """Return the values of the owner's headers and parameters that no answer may show: keys and tokens, unless short.
 
-    A name may say that it is one, as the document's security schemes or everybody call them. Else all are but words,
-    numbers, dates and media types, which may stand in answers by chance.
+    A value is a key if its name says so: by the document's security schemes, or by custom. Any other value counts as
+    one, too, unless it is words, a number, a date or a media type, which may be in answers by chance.
     """
     named = {str(value).strip(): name.lower() in keys or secret_name(name) for name, value in owners}
     whole = [value for value, is_key in named.items() if is_key or not PLAIN.fullmatch(value)]
@@ -308,12 +308,12 @@ def _is_text(kind: str) -> bool:
 
 def _without(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
     """Return the operation without the parameters that go with every request."""
-    given = {("query", name) for name in params or ()}
-    given |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
+    fixed = {("query", name) for name in params or ()}
+    fixed |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
     left = [
         each
         for each in operation.parameters
-        if (each.place, each.name.lower() if each.place == "header" else each.name) not in given
+        if (each.place, each.name.lower() if each.place == "header" else each.name) not in fixed
     ]
     return replace(operation, parameters=left)
 
@@ -351,7 +351,7 @@ def _tool(api: _Api, operation: Operation, reader: Operation | None, named: Coll
 
 
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json:
-    """Make a change between two looks at its object; return its result, and what became of each field."""
+    """Read an object, change it, and read it again; return the result, and how each field changed."""
     before = await _look(api, reader, operation, arguments)
     status, result = await api.send(operation, arguments)
     after = await _look(api, reader, operation, arguments)
@@ -359,7 +359,7 @@ async def _change(api: _Api, operation: Operation, reader: Operation, arguments:
 
 
 def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> Json:
-    """Return whether a change shows when its object is read again, and all that is different now."""
+    """Return whether the change is visible when its object is read again, and all that is different now."""
     wanted = _wanted(operation, arguments)
     if _is_gone(after):
         return {"as_asked": operation.method == "delete" or (False if wanted else None), "found": False}
@@ -370,10 +370,10 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
     if not isinstance(after, dict):
         return {"as_asked": None, "now": after}
     if isinstance(before, Exception) and not _is_gone(before):
-        told: Json = {"problem": describe_error(before)[:300]}
+        report: Json = {"problem": describe_error(before)[:300]}
     else:
         was = before if isinstance(before, dict) else {}
-        told = {
+        report = {
             "changed": {
                 name: {"from": was.get(name), "to": after.get(name)}
                 for name in {**was, **after}
@@ -382,10 +382,10 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
         }
     shown = {name: _shows(after[name], value) if name in after else None for name, value in wanted.items()}
     if differs := {name: after[name] for name, is_shown in shown.items() if is_shown is False}:
-        told["still"] = differs
+        report["still"] = differs
     if unseen := [name for name, is_shown in shown.items() if is_shown is None]:
-        told["not_shown"] = unseen
-    return {"as_asked": _all(shown.values()) if shown else None, **told}
+        report["not_shown"] = unseen
+    return {"as_asked": _all(shown.values()) if shown else None, **report}
 
 
 def _wanted(operation: Operation, arguments: Json) -> Json:
@@ -401,26 +401,26 @@ def _wanted(operation: Operation, arguments: Json) -> Json:
     return sent
 
 
-def _shows(found: Any, wanted: Any) -> bool | None:
-    """Return whether a value shows what is wanted; None if that cannot be said. An object may have more fields."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return _all(_shows(found[name], each) if name in found else None for name, each in wanted.items())
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and _all(map(_shows, found, wanted))
-    return same_json(found, wanted) if _kind(found) is _kind(wanted) else None
+def _shows(shown: Any, wanted: Any) -> bool | None:
+    """Return whether a value is as wanted; None if that is unknown. An object may have more fields than wanted."""
+    if isinstance(shown, dict) and isinstance(wanted, dict):
+        return _all(_shows(shown[name], each) if name in shown else None for name, each in wanted.items())
+    if isinstance(shown, list) and isinstance(wanted, list):
+        return len(shown) == len(wanted) and _all(map(_shows, shown, wanted))
+    return same_json(shown, wanted) if _kind(shown) is _kind(wanted) else None
 
 
 def _all(shown: Iterable[bool | None]) -> bool | None:
-    said = {*shown}
-    return False if False in said else None if None in said else True
+    results = {*shown}
+    return False if False in results else None if None in results else True
 
 
 def _kind(value: Any) -> type:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
-def _is_gone(found: Any) -> bool:
-    return isinstance(found, ApiError) and found.status_code in GONE
+def _is_gone(value: Any) -> bool:
+    return isinstance(value, ApiError) and value.status_code in GONE
 
 
 async def _look(api: _Api, reader: Operation, operation: Operation, arguments: Mapping[str, Any]) -> Any:
@@ -429,12 +429,12 @@ async def _look(api: _Api, reader: Operation, operation: Operation, arguments: M
     place = {each.argument: named[each.name] for each in reader.parameters if each.place == "path"}
     try:
         return (await api.send(reader, place))[1]
-    except Exception as error:  # of the owner's headers, say: a look never makes a change an error
+    except Exception as error:  # even of the owner's `headers`: reading back never turns a change into an error
         return error
 
 
 async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
-    """Return what an interrupted change shows, False if it does not, None if that cannot be said."""
+    """Return the object if an interrupted change is visible in it, False if it is not, None if that is unknown."""
     seen = _compare(operation, arguments, None, await _look(api, reader, operation, arguments))
     if seen["as_asked"]:
         return {"read_back": {name: value for name, value in seen.items() if name != "changed"}}
@@ -458,18 +458,18 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     """Return the check that an object of the API shows some values, or that there is none."""
 
     async def check(_: str, arguments: Json) -> str:
-        found, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
-        if gone and _is_gone(found):
-            return f"it is gone: {found}"
-        if isinstance(found, Exception):
-            raise found
-        if gone or not isinstance(found, dict):
-            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(found)}.")
+        value, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
+        if gone and _is_gone(value):
+            return f"it is gone: {value}"
+        if isinstance(value, Exception):
+            raise value
+        if gone or not isinstance(value, dict):
+            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(value)}.")
         wanted = arguments.get("fields") or {}
-        wrong = [name for name, value in wanted.items() if not (name in found and _shows(found[name], value))]
+        wrong = [name for name, value in wanted.items() if not (name in value and _shows(value[name], value))]
         if wrong:
-            told = (f"{name} is {_shown(found.get(name))}, not {_shown(wanted[name])}" for name in wrong)
-            raise ToolException(f"{'; '.join(told)}.")
+            differences = (f"{name} is {_shown(value.get(name))}, not {_shown(wanted[name])}" for name in wrong)
+            raise ToolException(f"{'; '.join(differences)}.")
         return f"it shows {_shown(wanted)}"
 
     of_path = [each for each in reader.parameters if each.place == "path"]

@@ -99,10 +99,10 @@ class Conversations:
         Working threads are marked; `title` is a person's name for the thread.
         """
         words = search.casefold().split()
-        found = await self._agent.threads(SEARCHED if words else limit + 1)
+        infos = await self._agent.threads(SEARCHED if words else limit + 1)
         async with self._agent.storage.reader() as (_, store):
             titles = await _titles(store)
-        rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in found]
+        rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in infos]
         rows = [row for row in rows if _contains_all(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
         here = {row["thread_id"] for row in rows[:limit] if self._is_at_work(row["thread_id"])}
         elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
@@ -212,10 +212,10 @@ class Conversations:
         for values in (state.values, *below):
             for entry in values.get("journal") or ():
                 if entry.get("id") == id:
-                    kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
+                    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
                     async with self._agent.storage.reader() as (_, store):
                         text = await Texts.of(store, thread_id, state.values).get(id) if entry.get("stored") else None
-                    return {**kept, **_arguments(entry), "text": entry.get("text") if text is None else text}
+                    return {**fields, **_arguments(entry), "text": entry.get("text") if text is None else text}
         raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
 
     async def aclose(self) -> None:
@@ -228,10 +228,10 @@ class Conversations:
         return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
 
     async def _conversation(self, thread_id: str) -> Conversation:
-        """Return the followed thread; following starts with a picture of its current state."""
+        """Return the followed thread; its first event is a picture of its current state."""
         if thread_id not in self._open:
-            found = await self._open_thread(thread_id)
-            self._open.setdefault(thread_id, found)
+            opened = await self._open_thread(thread_id)
+            self._open.setdefault(thread_id, opened)
         return self._open[thread_id]
 
     async def _open_thread(self, thread_id: str) -> Conversation:
@@ -242,7 +242,7 @@ class Conversations:
             return Conversation([picture], updated=updated)
         talk = picture["messages"]
         if talk and talk[-1] == {"by": "user", "text": picture["run"]["goal"]}:
-            talk = talk[:-1]  # the event of the goal has it
+            talk = talk[:-1]  # the last message is the goal, which has an event of its own
         conversation = Conversation(
             [{**picture, "messages": talk, "run": None, "journal": [], "said": []}], elsewhere=True, updated=updated
         )
@@ -287,7 +287,7 @@ class Conversations:
             self._open[thread_id] = now
             conversation.changed.set()
 
-    async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
+    async def _begin(self, stream: RunStream, conversation: Conversation, spoken: Json | None = None) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
         `said` is an event with the person's words; it comes first.
@@ -298,8 +298,8 @@ class Conversations:
         old = self._open.get(stream.thread_id)
         conversation.stream, conversation.updated = stream, None
         self._open[stream.thread_id] = conversation
-        if said:
-            conversation.add(said)
+        if spoken:
+            conversation.add(spoken)
         conversation.add(event_view(first))
         if old is not None and old is not conversation:
             old.changed.set()
@@ -312,7 +312,7 @@ class Conversations:
 
     async def _relay(self, stream: RunStream, conversation: Conversation) -> None:
         try:
-            with suppress(DoneWhenError):  # an event has told it already
+            with suppress(DoneWhenError):  # an event has reported it already
                 async for event in stream:
                     if event["type"] in ("waiting", "outcome", "error"):
                         conversation.stream = None
@@ -396,8 +396,8 @@ def event_view(event: Mapping[str, Any]) -> Json:
 
 def observation_view(entry: Mapping[str, Any]) -> Json:
     """Return an observation in the page's form."""
-    kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
-    return {**kept, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
+    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
+    return {**fields, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
 def pause_view(pending: Pause) -> Json:

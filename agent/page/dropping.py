@@ -23,16 +23,16 @@ def keep_file(folder: str, name: str, content: IO[bytes]) -> str:
     names = [wanted.name, *(f"{wanted.stem} ({number}){wanted.suffix}" for number in range(2, MOST_NAMES))]
     try:
         root = Root(folder)
-        found = next((each for each in names if root.kind(root.file_parts(each)) is None), None)
-        if found is None:
+        free = next((each for each in names if root.kind(root.file_parts(each)) is None), None)
+        if free is None:
             raise DoneWhenError(f"there are {MOST_NAMES} files of the name {wanted.name!r}")
         written = (TEMPORARY + secrets.token_hex(8),)
         root.replace(written, content)
         try:
-            root.move(written, root.file_parts(found))  # which replaces nothing, even if that name was taken meanwhile
+            root.move(written, root.file_parts(free))  # it never replaces a file, even one made meanwhile
         finally:
             with contextlib.suppress(OSError), root.folder(()) as top:
                 os.unlink(written[0], dir_fd=top)
     except (ToolException, OSError, ValueError) as error:
         raise DoneWhenError(f"the file cannot be kept: {error}") from None
-    return found
+    return free

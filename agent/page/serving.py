@@ -28,7 +28,7 @@ TOKEN_BYTES = 24
 async def serve(
     open_agent: Callable[[AsyncExitStack], Awaitable[Agent]],
     metadata: Json,
-    known: "Address",
+    stored: "Address",
     *,
     port: int,
     browser: bool,
@@ -46,16 +46,16 @@ async def serve(
     async with AsyncExitStack() as stack:
         agent = await open_agent(stack)
         agent.models("triage")  # a missing key or a wrong name raises before a page is opened
-        listening = listen(port or known.port, or_free=not port)
+        listening = listen(port or stored.port, or_free=not port)
         address = f"{HOST}:{listening.getsockname()[1]}"
         hosts = frozenset([address, address.replace(HOST, "localhost")])
-        if port or not known.port:  # another page of this folder may use the stored port
-            known.write(listening.getsockname()[1])
-        link = f"http://{address}/#token={known.token}"
+        if port or not stored.port:  # another page of this folder may use the stored port
+            stored.write(listening.getsockname()[1])
+        link = f"http://{address}/#token={stored.token}"
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata), known.token, hosts)
+        app = page(Conversations(agent, metadata), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listening])
 
@@ -70,14 +70,14 @@ class Address:
 
     @classmethod
     def read(cls, state_folder: Path, folder: str) -> "Address":
-        """Return the stored address; one with a new token if none is stored, or other users could have read it."""
+        """Return the stored address; one with a new token if none is stored or if other users could have read it."""
         path = state_folder / f"{sha256(folder.encode()).hexdigest()[:24]}.json"
-        known: Any = {}
+        stored: Any = {}
         with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno())
             if mode.st_uid == os.getuid() and not mode.st_mode & 0o077:
-                known = json.load(file)
-        port, token = (known.get("port"), known.get("token")) if isinstance(known, dict) else (0, "")
+                stored = json.load(file)
+        port, token = (stored.get("port"), stored.get("token")) if isinstance(stored, dict) else (0, "")
         if not isinstance(port, int) or not isinstance(token, str) or len(token) < TOKEN_BYTES:
             port, token = 0, secrets.token_urlsafe(TOKEN_BYTES)
         return cls(path, port, token)

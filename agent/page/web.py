@@ -99,13 +99,13 @@ class Guard:
         return await self.app(scope, receive, send)
 
     def _refusal(self, request: Request) -> str:
-        origin, given = request.headers.get("origin"), request.headers.get("authorization", "")
+        origin, token = request.headers.get("origin"), request.headers.get("authorization", "")
         if request.headers.get("host", "") not in self.hosts:
             return "This page answers this machine only."
         if origin is not None and origin.removeprefix("http://") not in self.hosts:
             return "Another page may not speak for you here."
         if request.url.path.startswith("/api/") and not secrets.compare_digest(
-            given.encode(), f"Bearer {self.token}".encode()
+            token.encode(), f"Bearer {self.token}".encode()
         ):
             return "Open the link that `donewhen chat` printed."
         return ""

@@ -141,14 +141,14 @@ class Person:
 
     def _edit_plan(self, pause: PlanPause) -> Any:
         """Return an edit of the plan; None if the person went back, keeping the text for the next time."""
-        kept = pause.id
-        text = self.drafts.get(kept) or pause.editable_plan()
+        draft_id = pause.id
+        text = self.drafts.get(draft_id) or pause.editable_plan()
         while (edited := self._open_editor(text, ".yaml")) is not None:
-            self.drafts[kept] = text = edited
+            self.drafts[draft_id] = text = edited
             value = {"type": "edit", "edited_action": {"name": pause.action, "args": {"plan": text}}}
             legend = self._show_edit(pause.read(value), pause)
             if not legend:
-                del self.drafts[kept]
+                del self.drafts[draft_id]
                 return None
             chosen = self._read_typed(legend).casefold()
             if chosen in ("y", "yes") and legend != "keys_mend":

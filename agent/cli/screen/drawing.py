@@ -33,17 +33,17 @@ FOLDED = 12
 
 
 def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fields: bool = True) -> RenderableType:
-    """Draw a pause: a plan or a call, and the options by number; of a plan that was seen only what was said since.
+    """Draw a pause: a plan or a call, and the numbered options. Of a plan that was `seen`, draw only newer words.
 
-    Without `fields`, those of a form are left out, because they are asked one by one.
+    Without `fields`, the fields of a form are left out, because they are asked one by one.
     """
     if isinstance(pause, PlanPause):
         spoken = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
-        said: list[RenderableType] = [part for each in spoken for part in (AnswerText(str(each)), Text(""))]
+        spoken_parts: list[RenderableType] = [part for each in spoken for part in (AnswerText(str(each)), Text(""))]
         asked = pause.closing_question()
         if seen:
-            return Group(*said, Text(clean(f"{terminal.texts('plan')['unchanged']} {asked}".strip())))
-        return Group(*said, *([Text(clean(asked))] if asked else []), draw_plan(pause.dump(), terminal))
+            return Group(*spoken_parts, Text(clean(f"{terminal.texts('plan')['unchanged']} {asked}".strip())))
+        return Group(*spoken_parts, *([Text(clean(asked))] if asked else []), draw_plan(pause.dump(), terminal))
     if isinstance(pause, CallPause):
         marked = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
@@ -111,8 +111,8 @@ def criterion_text(criterion: Any, terminal: Terminal) -> str:
     text, check = _without_blank_lines(entry.get("text")), entry.get("check")
     if check:
         pairs = [f"{key} {value}" for key, value in (check.get("arguments") or {}).items()]
-        said = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])
-        text += f" ({terminal.say('checked_by', call=said)}{_expectation(check.get('expect') or 'ok', terminal)})"
+        words = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])
+        text += f" ({terminal.say('checked_by', call=words)}{_expectation(check.get('expect') or 'ok', terminal)})"
     return clean(text + (f" ({terminal.texts('plan')['second_model']})" if entry.get("judge") else ""))
 
 

@@ -18,7 +18,7 @@ _FORMS = {
 _WHOLE = ("{:,.0f}",) * 2
 """The format of the others, which are whole numbers."""
 NEAR = 0.8
-"""From this share of its limit on, an amount is yellow: a fifth is left, so there is still time to raise the limit."""
+"""The share of its limit from which an amount is yellow: there is still time to raise the limit."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Meter:
-    """What a run spent, of its limits."""
+    """The spending of a run, beside its limits."""
 
     spent: Spending
     limits: Spending

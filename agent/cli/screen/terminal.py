@@ -48,12 +48,12 @@ class Text(rich.text.Text):
 
     def wrap(self, console: Console, width: int, **options: Any) -> Lines:
         """Return its lines, each as full as its words and characters allow."""
-        given = self.split(allow_blank=True)
+        lines = self.split(allow_blank=True)
         if not self.no_wrap and re.search(f"[{_WIDE}]", self.plain):
-            given = Lines(part for line in given for part in line.divide(_breaks(line.plain, width)))
-            for line in given:
+            lines = Lines(part for line in lines for part in line.divide(_breaks(line.plain, width)))
+            for line in lines:
                 line.rstrip_end(width)
-        return rich.text.Text("\n").join(given).wrap(console, width, **options)
+        return rich.text.Text("\n").join(lines).wrap(console, width, **options)
 
 
 def _breaks(line: str, width: int) -> Iterator[int]:
@@ -93,8 +93,8 @@ class Terminal:
 
     def texts(self, section: str) -> Mapping[str, str]:
         """Return all texts of a section in the person's language."""
-        found: Mapping[str, str] = catalogue(self.language)[section]
-        return found
+        texts: Mapping[str, str] = catalogue(self.language)[section]
+        return texts
 
     def show(self, drawn: RenderableType) -> None:
         """Print a drawing as wide as the terminal, or wide if there is none."""
@@ -186,8 +186,8 @@ def _read_line(prompt: str, console: Console) -> str:
 def _await_line(stream: IO[str]) -> None:
     """Wait until there is something to read.
 
-    A signal between Python's last check for signals and a blocking read is noticed only when the read ends; a signal
-    before or during this wait ends it.
+    Python would notice a signal that comes right before a blocking read only after the read. A signal before or during
+    this wait ends it.
     """
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -202,10 +202,10 @@ def _await_line(stream: IO[str]) -> None:
 
 
 class Keyboard:
-    """Reads what a person types while a run works: passes each finished line on; `draft` is the unfinished one.
+    """Reads what a person types while a run works, and passes each finished line on; `draft` is the unfinished line.
 
-    The terminal shows no key by itself meanwhile, because a live view is redrawn there; Ctrl-C stays a signal. In the
-    background nothing is read.
+    Meanwhile the terminal does not echo keys, because a live view is redrawn there; Ctrl-C is still a signal. A process
+    in the background reads nothing.
     """
 
     def __init__(self, fd: int, line: Callable[[str], None]) -> None:
@@ -234,14 +234,14 @@ class Keyboard:
         asyncio.get_running_loop().remove_reader(self._fd)
         if self._is_ours():
             self._read()
-            # What is typed from here on was typed before the next question is shown, and answers nothing.
+            # Lines that are typed from here until the next question is shown do not answer it.
             termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._before)
 
     def _is_ours(self) -> bool:
         """Return whether this process may use the terminal; one in the background would be stopped by it."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
-        except OSError:  # it controls no job, so nothing is stopped
+        except OSError:  # no job control, so no process is stopped
             return True
 
     def _read(self) -> None:

@@ -19,7 +19,7 @@ TERMINAL = ("waiting", "outcome", "error")
 REDRAWS = 8
 """Redraws per second."""
 SPOKEN = (None,)
-"""Speech that is shown nowhere else: prose."""
+"""The kind of speech that is shown nowhere else: prose beside calls."""
 TAIL = 6
 """The lines of current speech that are redrawn."""
 
@@ -85,8 +85,8 @@ class Progress:
         """Replace the checklist; kept steps keep their status."""
         before, self.rows = self.rows, {}
         for step in plan.get("steps") or []:
-            known, record = before.get(step["id"], Row("")), (records or {}).get(step["id"], {})
-            status, reason = record.get("status") or known.status, record.get("reason") or known.reason
+            row, record = before.get(step["id"], Row("")), (records or {}).get(step["id"], {})
+            status, reason = record.get("status") or row.status, record.get("reason") or row.reason
             self.rows[step["id"]] = Row(str(step["content"]), str(status), str(reason))
 
     def _show_todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
@@ -122,18 +122,20 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
 
 
 def heard_text(row: Mapping[str, Any], terminal: Terminal) -> str:
-    """Return what the user said while the run worked, and where it was heard; or that it came too late."""
+    """Return the user's words to the working run, and which step followed them; or that they came too late."""
     key = "late" if "step" not in row else "heard_step" if row["step"] else "heard"
-    heard = say(terminal.language, "page", key, step=row.get("step"))
-    return f"> {terminal.shorten(str(row['text']), 200)}  ({heard})"
+    place_text = say(terminal.language, "page", key, step=row.get("step"))
+    return f"> {terminal.shorten(str(row['text']), 200)}  ({place_text})"
 
 
 def call_text(call: Mapping[str, Any]) -> str:
     """Return a call on one line: `read_file(path="a.csv")`. Long texts have their own lines and are only named."""
-    if (given := call.get("arguments")) is None:
+    if (arguments := call.get("arguments")) is None:
         return str(call.get("tool"))
-    short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
-    return f"{call.get('tool')}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in given)})"
+    short = {key: json.dumps(arguments[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
+    return (
+        f"{call.get('tool')}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in arguments)})"
+    )
 
 
 class View:
@@ -143,7 +145,7 @@ class View:
         self.terminal: Terminal = terminal
         self.progress: Progress = progress
         self.quiet: bool = quiet
-        self.said: str = ""
+        self.speech: str = ""
         self.speaker: str | None = None
         self.draft: Callable[[], str] | None = None
         """Returns what a person has typed and not sent; None where typing has no effect."""
@@ -175,7 +177,7 @@ class View:
         elif kind == "speech" and event.get("argument") in SPOKEN:  # the others are shown whole in their place
             self._speak(event)
         elif kind == "speech_restarted":
-            self.said, self.speaker = "", None
+            self.speech, self.speaker = "", None
             if event.get("argument") in (None, ANSWER):
                 self.progress.answer = Blocks()
         elif kind not in (*TERMINAL, "speech", "spent", "charged"):
@@ -225,7 +227,7 @@ class View:
         if event.get("step") != self.speaker:
             self._finish_speech()
         self.speaker = event.get("step")
-        *whole, self.said = (self.said + str(event.get("text") or "")).split("\n")
+        *whole, self.speech = (self.speech + str(event.get("text") or "")).split("\n")
         for line in whole:
             self.terminal.line(self._speech(line), "italic")
 
@@ -233,9 +235,9 @@ class View:
         return f"{self.speaker}: {line}" if self.speaker else line
 
     def _finish_speech(self) -> None:
-        if self.said.strip() and not self.quiet:
-            self.terminal.line(self._speech(self.said), "italic")
-        self.said, self.speaker = "", None
+        if self.speech.strip() and not self.quiet:
+            self.terminal.line(self._speech(self.speech), "italic")
+        self.speech, self.speaker = "", None
 
     def __rich__(self) -> Group:
         """Return the working steps, their calls, current speech and spending; rich calls it for every redraw."""
@@ -245,8 +247,8 @@ class View:
                 rows.append(Text(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))
                 calls = (terminal.shorten(call_text(call), terminal.width - 4) for call in row.calls)
                 rows += [Text(f"    {call}", style="dim") for call in calls]
-        if self.said.strip():
-            rows.append(Text(terminal.shorten(self._speech(self.said)), style="italic"))
+        if self.speech.strip():
+            rows.append(Text(terminal.shorten(self._speech(self.speech)), style="italic"))
         if tail := clean(self.progress.answer.tail).strip():
             rows += [Text(""), *Text(tail).wrap(terminal.console, terminal.width)[-TAIL:]]
         meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
