@@ -247,19 +247,12 @@ class Planning(PlanningStored, total=False):
     """The state of `plan`: what is stored, and its inputs from the run."""
 
     brief: Json
-    asked: list[JournalEntry]
-    """The user's answers in this run."""
-    unfinished: dict[str, str]
-    """Started and unfinished steps, id → content."""
     allowance: Amounts
     known: list[JournalEntry]
     """Observations of planning in this run so far."""
     turn: int
     run: Json
-    """The run's state when planning was dispatched, for the audit."""
-    attachments: list[Json]
-    account: Json
-    """The run's account when planning starts: `granted`, `spent`, and the steps that are `done`."""
+    """The run's state when planning was dispatched."""
     earlier: list[AnyMessage]
     """Its rounds before it was dispatched again."""
 

@@ -22,7 +22,7 @@ from donewhen.state.language.words import fold_words
 from donewhen.state.ledger import Amounts, MeterRow, add
 from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
 from donewhen.state.people.answers import OWN_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
-from donewhen.state.plan.planning import plan_after_failure, with_more_rounds
+from donewhen.state.plan.planning import plan_after_failure
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
@@ -130,7 +130,9 @@ class BudgetPause(OpenPause):
             return {"steps": {step: {"granted": add(self.record(values).get("granted"), answer.amounts)}}}
         if answer.kind == "extend" and self.of_planning:
             rest = {key: amount for key, amount in answer.amounts.items() if key != "rounds"}
-            return {"planning": with_more_rounds(values["planning"], answer.amounts.get("rounds", 0)), "granted": rest}
+            planning, work = values["planning"], values["planning"]["work"]
+            work = {**work, "rounds_granted": work["rounds_granted"] + int(answer.amounts.get("rounds", 0))}
+            return {"planning": {**planning, "work": work}, "granted": rest}
         if answer.kind == "extend":
             return {"granted": answer.amounts}
         if answer.kind == "replan":

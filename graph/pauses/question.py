@@ -29,7 +29,6 @@ from donewhen.state.people.answers import (
     words_of,
 )
 from donewhen.state.people.payload import form_text
-from donewhen.state.plan.planning import after_question
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import observation
 from donewhen.state.settings import Settings
@@ -123,8 +122,9 @@ class QuestionPause(OpenQuestion):
         told = render_observation(entry, 20_000)
         message: BaseMessage = ToolMessage(told, tool_call_id=self.call) if self.call else HumanMessage(told)
         if not self.step:  # a person was asked, so planning has all its rounds again
-            again, messages = after_question(planning), {planning["transcript"]: [message]}
-            return {"planning": again, "journal": [entry], "transcripts": messages}
+            work = {**planning["work"], "rounds_when_asked": planning["work"]["rounds"], "rounds_granted": 0}
+            messages = {planning["transcript"]: [message]}
+            return {"planning": {**planning, "work": work}, "journal": [entry], "transcripts": messages}
         change = change_status(record, {"status": "ready", "observed": number})
         if answer.kind == "answer":
             change["silent"] = 0

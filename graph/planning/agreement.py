@@ -39,7 +39,7 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
     assert feedback
     assert about  # else nothing could be accepted
     shown = load_pause(about["pause"])
-    cursor = state["run"].get("interjection_cursor") or ""
+    cursor = round.run.get("interjection_cursor") or ""
     later = await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(state))
     words = "\n".join([feedback["text"], *(entry["text"] for entry in later)])
     spent = Amounts()
@@ -50,16 +50,16 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
     if not why and await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         why = SAID_MORE
     if not why:
-        why = missing_tools(state["run"], [shown], "yes", round.deps.executors, round.settings)
+        why = missing_tools(round.run, [shown], "yes", round.deps.executors, round.settings)
     if why:
         # Later words may be the consent, so it can be taken with them.
         round = round if why == SAID_MORE else round.correct_once("consent")
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
     taken = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"))
-    given = shown.apply({**state["run"], "planning": round.planning}, taken)
-    kept: Json = {key: given[key] for key in ("approvals", "plan", "approval", "ending") if key in given}
-    return {**keep_shown_plan(round, about), **kept, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
+    change = shown.apply({**round.run, "planning": round.planning}, taken)
+    approved: Json = {key: change[key] for key in ("approvals", "plan", "approval", "ending") if key in change}
+    return {**keep_shown_plan(round, about), **approved, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
 
 
 async def _doubt(round: PlanningRound, shown: OpenPause, words: str) -> tuple[str, Amounts]:

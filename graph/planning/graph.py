@@ -23,12 +23,11 @@ def build_plan(deps: Deps) -> Subgraph:
 
 def planning_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """Return the inputs of planning. A replan also gets what was observed and said before."""
-    inputs = planning_start(run, settings)
+    inputs = {**planning_start(run, settings), "run": run}
     if run["planning"]["number"] > 1:
         inputs["brief"]["seen"] = observation_index(
             run.get("journal") or (), {PLANNING, *(run.get("steps") or {})}, run.get("fence", "")
         )
-    inputs["run"] = run
     return inputs
 
 

@@ -37,6 +37,7 @@ from donewhen.state.plan.planning import (
     close_planning,
     failed_twice,
     failed_work,
+    finished_steps,
     goes_on,
     is_about_write,
     mode_of,
@@ -103,6 +104,16 @@ class PlanningRound(Work[Planning]):
     def planning(self) -> PlanningRecord:
         """The planning record."""
         return self.state["planning"]
+
+    @property
+    def run(self) -> Json:
+        """The run as it was when planning was dispatched."""
+        return self.state["run"]
+
+    @property
+    def users_answers(self) -> list[JournalEntry]:
+        """What the user answered in this run so far."""
+        return [entry for entry in self.run.get("journal") or () if entry["source"] == "user"]
 
     @property
     def record(self) -> PlanningWork:
@@ -204,16 +215,15 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
 
 def out_of_budget(round: PlanningRound, key: str) -> Planning:
     """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
-    settings, planning, state = round.settings, round.planning, round.state
+    settings, planning, run = round.settings, round.planning, round.run
     if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
         name = amount_name(round.language, key)
         return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
-    before = state["account"]
-    spent = add(before["spent"], add(state.get("spent"), round.spent))
+    spent = add(run.get("spent"), add(round.state.get("spent"), round.spent))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
-    more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": round.language}
-    account = Account(settings.limits, before["granted"], spent, **more)
+    more: Json = {"done": finished_steps(run), "unplanned": True, "needs": needs, "language": round.language}
+    account = Account(settings.limits, run.get("granted") or {}, spent, **more)
     return _ask_for_more(round, budget_pause(account, key, _budget_id(round, key)))
 
 
@@ -229,7 +239,7 @@ def out_of_rounds(round: PlanningRound) -> Planning:
         return fail_planning(round, "no_plan", say_why(round.language, "planning_rounds", settings.plan_rounds))
     used = {"rounds": work["rounds"] - work["rounds_when_asked"]}
     limits, granted = Limits(rounds=settings.plan_rounds), {"rounds": work["rounds_granted"]}
-    done = round.state["account"]["done"]
+    done = finished_steps(round.run)
     more: Json = {"done": done, "unplanned": True, "planning": True, "language": round.language}
     account = Account(limits, granted, used, needs=("rounds",), **more)
     return _ask_for_more(round, budget_pause(account, "rounds", _budget_id(round, "rounds")))
@@ -286,7 +296,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
         plan,
         language,
         state["approval"],
-        granted=state["account"]["granted"],
+        granted=round.run.get("granted"),
         ask=change["drops_criterion"] or is_about_write(planning),
         reasons=change["dropped"],
         before=shown["pause"]["plan"] if shown else None,
@@ -309,7 +319,7 @@ def _keep_plan(round: PlanningRound, why: str) -> Planning:
 
 def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     """Stream and record the request's mode if it changed."""
-    if mode_of(round.state["run"]) == mode:
+    if mode_of(round.run) == mode:
         return {}
     by = "triage" if round.planning["phase"] == "triage" else "plan"
     by = "promotion" if goes_on(round.planning) else by
@@ -331,17 +341,17 @@ async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: 
     """Answer the person's words about a plan that waits for them, and show the plan again: nothing is approved."""
     pause = load_pause(shown["pause"])
     text, scope = str(decision.arguments["text"]), EvidenceScope(round.entries, PLANNING)
-    found = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
-    problems = [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
+    grounding = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
+    problems = [f"evidence: {each}" for each in (*grounding.problems, *grounding.imprecise)]
     if problems and not round.was_corrected("answer"):
         return send_correction(round.correct_once("answer"), message, problems)
-    said = round.message_id("answer.text")
-    about = pause.but(reply=text, message_id=said, question=text).dump()
+    message_id = round.message_id("answer.text")
+    about = pause.but(reply=text, message_id=message_id, question=text).dump()
     if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
         if round.voice:
             round.voice.retract("answer.text")
         return send_correction(round, message, [refused], "refused")
-    return _show_again(round, shown, text, message_id=said)
+    return _show_again(round, shown, text, message_id=message_id)
 
 
 def _show_again(round: PlanningRound, shown: ShownPlan, reply: str, **more: str | None) -> Planning:
@@ -350,8 +360,8 @@ def _show_again(round: PlanningRound, shown: ShownPlan, reply: str, **more: str 
     pending = load_pause(shown["pause"]).but(**again)
     asked = pause_message(pending)
     push_rest(asked, reply, inside=True)
-    kept = keep_shown_plan(round, shown)
-    return {**kept, "plan": shown["pause"]["plan"], "pending": pending.dump(), "messages": [asked]}
+    closed = keep_shown_plan(round, shown)
+    return {**closed, "plan": shown["pause"]["plan"], "pending": pending.dump(), "messages": [asked]}
 
 
 def keep_shown_plan(round: PlanningRound, shown: ShownPlan) -> Planning:
@@ -359,7 +369,7 @@ def keep_shown_plan(round: PlanningRound, shown: ShownPlan) -> Planning:
     planning = close_planning(round.planning)
     return {
         "planning": {**planning, "change": shown["change"], "language": shown["language"]},
-        "language": round.state["run"].get("language", "en"),
+        "language": round.run.get("language", "en"),
     }
 
 
@@ -375,21 +385,21 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
     context = round.calls()
     before: list[JournalEntry] = list(state["brief"]["before"])
-    words = await _words(state, round.runtime)
-    found = Grounding()
+    words = await _users_words(round)
+    grounding = Grounding()
     if arguments.get("evidence"):
-        seen = [*before, *words, *decision_entries(state["run"]), *entries]
+        seen = [*before, *words, *decision_entries(round.run), *entries]
         scope = await with_whole_texts(context, seen, [arguments], limit=None)
-        found = ground_claim(arguments, EvidenceScope(scope, PLANNING))
-    good = found.evidence
+        grounding = ground_claim(arguments, EvidenceScope(scope, PLANNING))
+    good = grounding.evidence
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
-    forms = [*(f"evidence: {each}" for each in found.imprecise), *flaws]
-    problems = [f"evidence: {each}" for each in found.problems]  # what does not exist is never taken
+    forms = [*(f"evidence: {each}" for each in grounding.imprecise), *flaws]
+    problems = [f"evidence: {each}" for each in grounding.problems]  # what does not exist is never taken
     if problems or (forms and not round.was_corrected("answer")):
         return send_correction(round.correct_once("answer"), message, [*problems, *forms])
     more: Planning = {}
     audited: Json | None = None
-    answers = [*state["asked"], *entries]
+    answers = [*round.users_answers, *entries]
     output = None if flaws else data
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
@@ -399,9 +409,9 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
     used = {each["observation"] for each in good} | {*round.record["recalled"]}
     earlier = [entry for entry in before if entry["id"] in used]
-    if is_audit_due(round.settings, state["run"], [*entries, *earlier]):
+    if is_audit_due(round.settings, round.run, [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": good}]}
-        subject = Subject(state["run"], arguments["text"], [*earlier, *words, *entries], output, verdicts)
+        subject = Subject(round.run, arguments["text"], [*earlier, *words, *entries], output, verdicts)
         subject = replace(subject, before=round.record["last_audit"])
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
@@ -430,11 +440,11 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     }
 
 
-async def _words(state: Planning, runtime: Runtime[Settings]) -> list[JournalEntry]:
+async def _users_words(round: PlanningRound) -> list[JournalEntry]:
     """Return what the user said to the run, in steps and while it worked; answers to planning are among its own."""
-    said = [e for e in state["run"].get("journal") or () if is_users_word(e) and e["step"] != PLANNING]
-    cursor = state["run"].get("interjection_cursor") or ""
-    return [*said, *await heard_entries(runtime, IN_PLANNING, cursor, planning_cursor(state))]
+    before = [e for e in round.run.get("journal") or () if is_users_word(e) and e["step"] != PLANNING]
+    cursor = round.run.get("interjection_cursor") or ""
+    return [*before, *await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(round.state))]
 
 
 def planning_cursor(state: Planning) -> str:
@@ -486,13 +496,13 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
     state = round.state
     planning = round.note(corrections=0).planning
     question, options = decision.arguments["question"], decision.arguments.get("options")
-    told = ""
+    instead = ""
     if allowance_left(state).get("questions", 1) < 1:
         if round.settings.at_limit == "ask":
             return {"planning": planning, **out_of_budget(round, "questions")}
-        told = NO_QUESTIONS
-    if before := find_earlier_answer(state["asked"], question, options, step=PLANNING):
-        told = render_earlier_answer(before)
+        instead = NO_QUESTIONS
+    if before := find_earlier_answer(round.users_answers, question, options, step=PLANNING):
+        instead = render_earlier_answer(before)
     number = round.record["questions"] + 1
     more: Json = {
         "call": decision.id,
@@ -500,14 +510,14 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         "language": round.language,
     }
     pending = QuestionPause.ask(f"{planning['transcript']}.q{number}", question, options=options or (), **more)
-    if not told and (
+    if not instead and (
         refused := await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)
     ):
-        told = NOT_ASKED.format(why=refused)
+        instead = NOT_ASKED.format(why=refused)
         if round.voice:
             round.voice.retract("ask_user.question")
-    if told:
-        return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}
+    if instead:
+        return {"planning": planning, "transcript": [message, *reply_messages(message, instead)]}
     asked = pause_message(pending)
     push_rest(asked, question, inside=True)
     return {

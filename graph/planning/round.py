@@ -42,9 +42,9 @@ from donewhen.state.ledger import add
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
-from donewhen.state.plan.planning import shown_plan, starting_plan
+from donewhen.state.plan.planning import shown_plan, starting_plan, unfinished_steps
 from donewhen.state.reading.decisions import control_tools, plan_tool
-from donewhen.state.records import PlanningRecord, SentPlan
+from donewhen.state.records import Correction, PlanningRecord, SentPlan
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing: make one of the calls"
@@ -62,6 +62,7 @@ ECHO = "this repeats what you were given; decide by one call"
 
 LAST_ROUNDS = 2
 NOT_TAKEN = "The plan was not taken: the user said something meanwhile, which comes next. Follow it, and decide again."
+FOLLOW_IN_PLANNING = "The user says this while you plan. Follow it."
 GO_ON = "Go on: look, or decide."
 
 
@@ -77,22 +78,19 @@ async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableCon
 
 async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Run a round, including what the user said since the last one."""
-    then = "The user says this while you plan. Follow it."
-    cursor = planning_cursor(state)
-    heard = await hear(runtime, cursor, None, then)
-    said = list[AnyMessage]()
-    if heard:
+    words, messages = await hear(runtime, planning_cursor(state), None, FOLLOW_IN_PLANNING), list[AnyMessage]()
+    if words:
         work = state["planning"]["work"]
         if plan := work["sent_plan"]:
-            said = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"])]
-        said.append(heard.message)
+            messages = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"])]
+        messages.append(words.message)
         planning: PlanningRecord = {
             **state["planning"],
-            "work": {**work, "sent_plan": None, "interjection_cursor": heard.cursor},
+            "work": {**work, "sent_plan": None, "interjection_cursor": words.cursor},
         }
-        state = {**state, "planning": planning, "transcript": [*state.get("transcript", ()), *said]}
+        state = {**state, "planning": planning, "transcript": [*state.get("transcript", ()), *messages]}
     update = await _ask_and_act(state, runtime, config, deps)
-    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
+    return {**update, "transcript": [*messages, *update.get("transcript", ())]} if messages else update
 
 
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
@@ -128,7 +126,7 @@ async def _question(round: PlanningRound) -> Question:
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
         ending = [HumanMessage(f"(Rounds left to decide, this one included: {left}.)")]
-    first = await brief_message(brief, state["attachments"], round.runtime, model)
+    first = await brief_message(brief, round.run.get("attachments") or (), round.runtime, model)
     entries = [*state["brief"]["before"], *state["known"], *state.get("journal", ())]
     messages = [
         SystemMessage(instructions(f"plan_{phase}", profile)),
@@ -180,23 +178,30 @@ async def _take_sent_plan(round: PlanningRound, plan: SentPlan) -> Planning:
     message = AIMessage("", tool_calls=[called])  # stands for the reply, which the rounds have already
     update = await act_on(round, PLANNER, message, Decision("submit_plan", plan["arguments"], id=plan["id"]))
     replies: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
-    kept = {key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()}
+    rounds_before = {
+        key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()
+    }
     answered = replies or [ToolMessage("Taken.", tool_call_id=plan["id"])]
-    waits = update.get("pending") and kept
-    return {"planning": round.planning, **update, "transcript": replies if waits else answered, "transcripts": kept}
+    waits = update.get("pending") and rounds_before
+    return {
+        "planning": round.planning,
+        **update,
+        "transcript": replies if waits else answered,
+        "transcripts": rounds_before,
+    }
 
 
 async def _objections(round: PlanningRound, decision: Decision) -> list[str]:
     """Return what is wrong with a decision; the round has its plan then, and the language that it declares."""
     arguments, settings = decision.arguments, round.settings
     if decision.kind == "submit_plan":
-        found = await aside(arguments, partial(_read_plan, round, arguments))
-        if lost := _lost_criteria(round, found):
+        plan = await aside(arguments, partial(_read_plan, round, arguments))
+        if lost := _lost_criteria(round, plan):
             round.correct_once("lost")
-        if lost or isinstance(found, list):
-            return lost or [*found]
-        round.plan = found
-    if _wrong_language(round, arguments):
+        if lost or isinstance(plan, list):
+            return lost or [*plan]
+        round.plan = plan
+    if other_language(arguments.get("language"), settings.speaks) and _may_correct(round, "language"):  # P14
         round.correct_once("language")
         return [f"write what the user reads in this language: {settings.speaks}"]
     if declared := primary_language(arguments.get("language")):
@@ -244,7 +249,7 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = round.state, round.settings, round.planning
     before = (state["approval"] or {}).get("plan")
-    rules = plan_rules(round.deps, settings, planning["finished"], before, state["unfinished"])
+    rules = plan_rules(round.deps, settings, planning["finished"], before, unfinished_steps(round.run))
     binding = settings.confirm == "never" and not planning["feedback"]
     rules = replace(rules, approved=before, failed=planning["failed"], binding=binding)
     ours, problems = in_our_form(written, rules.executors)
@@ -254,14 +259,10 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
 def _lost_criteria(round: PlanningRound, plan: Json | list[str]) -> list[str]:
     """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
     texts = plan["change"]["unmentioned"] if isinstance(plan, dict) and "change" in plan else []
-    told = round.was_corrected("lost") or round.record["corrections"] + 1 >= round.settings.max_corrections
     named = ", ".join(f"“{text[:200]}”" for text in texts)
-    return [f"to be reached were {named}: {KEEP}"] if texts and not told else []
+    return [f"to be reached were {named}: {KEEP}"] if texts and _may_correct(round, "lost") else []
 
 
-def _wrong_language(round: PlanningRound, said: Json) -> bool:
-    """Return whether a decision declares another language than the configured one; corrected once (P14)."""
-    settings = round.settings
-    if round.was_corrected("language") or round.record["corrections"] + 1 >= settings.max_corrections:
-        return False
-    return bool(other_language(said.get("language"), settings.speaks))
+def _may_correct(round: PlanningRound, what: Correction) -> bool:
+    """Return whether this correction can be made: once, and not as the last one, which would end planning."""
+    return not round.was_corrected(what) and round.record["corrections"] + 1 < round.settings.max_corrections

@@ -132,18 +132,6 @@ def close_planning(planning: PlanningRecord) -> PlanningRecord:
     return {**planning, "open": False, "feedback": None, "sketch": None}
 
 
-def after_question(planning: PlanningRecord) -> PlanningRecord:
-    """Return the planning with all its rounds again, because a person was asked."""
-    work = planning["work"]
-    return {**planning, "work": {**work, "rounds_when_asked": work["rounds"], "rounds_granted": 0}}
-
-
-def with_more_rounds(planning: PlanningRecord, rounds: float) -> PlanningRecord:
-    """Return the planning with rounds that a person granted."""
-    work = planning["work"]
-    return {**planning, "work": {**work, "rounds_granted": work["rounds_granted"] + int(rounds)}}
-
-
 def _planning(number: int, why: Reason, *, open: bool = True) -> PlanningRecord:
     """Return a new planning. Another way, and a larger plan for a step at work, deserve thinking at once."""
     return {
@@ -203,8 +191,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
     planning: PlanningRecord = values["planning"]
     why, feedback = planning["why"], planning["feedback"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    done = _finished_steps(values)
-    if done:  # a model writes the answer about them
+    if planning["finished"]:  # a model writes the answer about them
         left = subtract(left, RESERVE)
     return {
         "brief": {
@@ -227,14 +214,10 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
         "id": planning["transcript"],
         "planning": planning,
         "language": values.get("language", "en"),
-        "attachments": list(values.get("attachments") or ()),
-        "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
-        "unfinished": unfinished_steps(values),
         "allowance": left,
-        "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
     }
 
@@ -279,7 +262,7 @@ def unfinished_steps(values: Mapping[str, Any]) -> dict[str, str]:
     return contents
 
 
-def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
+def finished_steps(values: Mapping[str, Any]) -> list[Json]:
     """Return the finished steps that are kept: `{id, content, spent}`."""
     records = values.get("steps") or {}
     finished = values["planning"]["finished"].items()
