@@ -1,12 +1,14 @@
 """What a release stored is read by the next one; `python -m tests.kit.storage.release` writes a release's database."""
 
 import gzip
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from donewhen import Agent, StaleAnswer
 from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash
 from donewhen.state.records import JournalEntry
 from tests.kit.runs import Outbox, config
 from tests.kit.storage.asked import CASES, answered, asked
@@ -14,6 +16,7 @@ from tests.kit.storage.cases import fresh_url
 from tests.kit.storage.decided import ANSWERS, Post, opened
 from tests.kit.storage.planned import CASES as PLANNED
 from tests.kit.storage.planned import finished, planned
+from tests.kit.storage.planned import opened as planning_agent
 from tests.kit.storage.release import DATA, script
 
 RELEASES = sorted(DATA.glob("stored-*.sqlite.gz"))
@@ -24,6 +27,7 @@ IN_PLANNING = sorted(DATA.glob("planned-*.sqlite.gz"))
 
 def unpack(release: Path, folder: Path) -> Path:
     """Return the path of a release's database, unpacked into `folder`."""
+    folder.mkdir(exist_ok=True)
     path = folder / "donewhen.sqlite"
     path.write_bytes(gzip.decompress(release.read_bytes()))
     return path
@@ -123,6 +127,23 @@ async def test_planning_goes_on_after_an_update(stored: Path, thread: str, tmp_p
     assert [step["id"] for step in (run.plan or {}).get("steps", ())] == [*case.steps]
     assert [id for id in run.steps if id not in case.steps] == (["s1", "s2"] if case.fails else [])
     assert run.spent.get("replans", 0) == len(case.modes) - 1
+
+
+@pytest.mark.parametrize("stored", IN_PLANNING, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_planning_goes_on_if_the_next_version_dies_as_well(stored: Path, tmp_path: Path) -> None:
+    """R06, Q87: wherever it dies, when a part of what is stored is of the older version and a part of this one."""
+    case, died = PLANNED["words"], True
+    for number in range(1, 60):
+        path = unpack(stored, tmp_path / str(number))
+        with suppress(Exception):
+            crash = Crash(number, only=["put"])
+            async with planning_agent(f"sqlite:///{path}", case, crash) as agent:
+                await agent.resume("words")
+                died = False
+        if not died:
+            break
+        assert (await finished(f"sqlite:///{path}", "words")).status == case.status, number
+    assert number > 3
 
 
 @pytest.mark.parametrize("thread", [thread for thread, case in PLANNED.items() if not case.dies_after])
