@@ -322,6 +322,8 @@ class Step(StepStored, total=False):
     earlier: list[AnyMessage]
     """Its rounds before it was dispatched again."""
     length: Any
+    sent: Any
+    """The rounds of its last request, as they were fit for its model."""
     call_history: Any
     """Caches what is computed from the journal while the step works."""
     sources: Any

@@ -49,6 +49,7 @@ from donewhen.graph.llm.joining import join_chunks
 from donewhen.graph.llm.openai_wire import ChatWire, wire_of
 from donewhen.graph.llm.outgoing import (
     MADE_BY,
+    FitRounds,
     History,
     any_lacks_thoughts,
     fit_history,
@@ -111,6 +112,8 @@ class Question:
     """The id of the thread, whose requests share a cache at the provider."""
     fence: str = ""
     """The word that frames foreign text in the messages."""
+    rounds: FitRounds | None = None
+    """The rounds that the last request of this conversation had."""
     must_call: bool = False
     """The reply has to call a tool; providers that can enforce this are asked to."""
 
@@ -225,7 +228,7 @@ class _Request:
         short: AIMessage | None = None
         while True:
             sent = without_images(self.messages, "the model's server refused it") if facts.blind else self.messages
-            history = fit_history(sent, quirks.maker)
+            history = fit_history(sent, quirks.maker, question.rounds)
             history = in_turns(history) if "free_turns" in quirks.unsupported else history
             history = without_system(history) if "system" in quirks.unsupported else history
             prepared = await adapter.prepare(

@@ -6,8 +6,9 @@ its text and its calls, with ids that every provider takes.
 """
 
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -52,21 +53,53 @@ class History(NamedTuple):
     """Whether calls stand in it without the thoughts that this model would have had before them."""
 
 
-def fit_history(messages: Sequence[BaseMessage], maker: str) -> History:
-    """Return the messages for the model `maker`: each call with one result behind it, unique ids, legal names."""
-    sent, packets, foreign, ids = list[BaseMessage](), list[Mapping[str, Any] | None](), False, _FreshIds()
+class _FitRound(NamedTuple):
+    """A reply with what follows it, and what it becomes in a request."""
+
+    round: list[BaseMessage]
+    messages: list[BaseMessage]
+    calls: list[Any]
+    packet: Mapping[str, Any] | None
+    foreign: bool
+
+
+class FitRounds:
+    """The rounds of the last request of a conversation: the next one repeats them, and they are not fit again."""
+
+    def __init__(self) -> None:
+        self._maker = ""
+        self._rounds: list[_FitRound] = []
+        self._ids = _FreshIds()
+
+    def fit(self, place: int, round: list[BaseMessage], maker: str) -> _FitRound:
+        """Return the round at this place, after those that were fit before it, for the model `maker`."""
+        known = self._rounds[place] if place < len(self._rounds) and maker == self._maker else None
+        if known and len(known.round) == len(round) and all(map(operator.is_, known.round, round)):
+            return known
+        if place < len(self._rounds):
+            del self._rounds[place:]
+            self._ids = _FreshIds(call["id"] for each in self._rounds for call in each.calls)
+        self._maker = maker
+        self._rounds.append(_fit_round(round, self._ids, own=round[0].response_metadata.get(MADE_BY) == maker))
+        return self._rounds[place]
+
+
+def fit_history(messages: Sequence[BaseMessage], maker: str, rounds: FitRounds | None = None) -> History:
+    """Return the messages for the model `maker`: each call with one result behind it, unique ids, legal names.
+
+    `rounds` has those of the conversation's last request.
+    """
+    sent, packets, foreign = list[BaseMessage](), list[Mapping[str, Any] | None](), False
+    rounds, place = rounds or FitRounds(), 0
     for round in _rounds(messages):
-        reply, *after = round
-        if not isinstance(reply, AIMessage):
-            fitted: list[BaseMessage] = [_without_halves(message) for message in round]
-            # A result without its call, as after a cut, is a text.
-            fitted = [_as_words(each) if isinstance(each, ToolMessage) else each for each in fitted]
-            packet = None
+        if isinstance(round[0], AIMessage):
+            known = rounds.fit(place, round, maker)
+            fitted, packet = known.messages, known.packet
+            place, foreign = place + 1, foreign or known.foreign
         else:
-            own = reply.response_metadata.get(MADE_BY) == maker
-            fitted = _fit_round(reply, after, ids, own=own)
-            packet = _packet_of(reply, fitted[0]) if own else None
-            foreign = foreign or bool(fitted[0].tool_calls and not (own and has_thoughts(fitted[0])))  # type: ignore[attr-defined]
+            # A result without its call, as after a cut, is a text.
+            whole = map(_without_halves, round)
+            fitted, packet = [_as_words(each) if isinstance(each, ToolMessage) else each for each in whole], None
         sent += fitted
         packets += [packet, *[None] * (len(fitted) - 1)]
     return History(sent, packets, foreign)
@@ -160,8 +193,10 @@ def _rounds(messages: Sequence[BaseMessage]) -> Iterator[list[BaseMessage]]:
         yield list(round)
 
 
-def _fit_round(reply: AIMessage, after: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> list[BaseMessage]:
-    """Return a reply with its results first and then the other messages; what is no legal call stands as text."""
+def _fit_round(round: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> _FitRound:
+    """Put the results first and then the other messages; what is no legal call stands as text."""
+    reply: Any
+    reply, *after = round
     results: dict[str, list[ToolMessage]] = {}
     for message in after:
         if isinstance(message, ToolMessage):
@@ -182,7 +217,10 @@ def _fit_round(reply: AIMessage, after: list[BaseMessage], ids: "_FreshIds", *, 
         words.append(f"(called {(broken['name'] or '')[:100]!r} with {(broken['args'] or '')[:_WORDS_CHARS]})")
     left = {id(message) for found in results.values() for message in found}
     others = [_as_words(m) if isinstance(m, ToolMessage) else m for m in after if id(m) in left or not _is_result(m)]
-    return [_rebuild(reply, calls, words, own=own, changed=changed), *map(_without_halves, [*answers, *others])]
+    sent = _rebuild(reply, calls, words, own=own, changed=changed)
+    messages = [sent, *map(_without_halves, [*answers, *others])]
+    foreign = bool(sent.tool_calls and not (own and has_thoughts(sent)))
+    return _FitRound(round, messages, sent.tool_calls, _packet_of(reply, sent) if own else None, foreign)
 
 
 def _rebuild(reply: AIMessage, calls: list[Any], words: Sequence[str], *, own: bool, changed: bool) -> AIMessage:
@@ -249,8 +287,8 @@ def _without_halves(message: BaseMessage) -> BaseMessage:
 class _FreshIds:
     """Gives calls ids that are unique in a request, the same in each request that has them."""
 
-    def __init__(self) -> None:
-        self._taken = set[str]()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*taken}
 
     def give(self, id: str, message: str, *, keep: bool) -> str:
         """Return the id, with `keep` if it is legal and new, else nine letters and digits, as Mistral wants."""

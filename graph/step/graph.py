@@ -13,6 +13,7 @@ from donewhen.graph.binding import Node, Subgraph, add_route
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.briefs import step_brief
 from donewhen.graph.llm.history import TranscriptLength
+from donewhen.graph.llm.outgoing import FitRounds
 from donewhen.graph.step.calls import act
 from donewhen.graph.step.delegate import delegate
 from donewhen.graph.step.prove import goal_check
@@ -126,6 +127,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "settled_writes": [*(run.get("settled_writes") or ()), *wrote],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "length": TranscriptLength(),
+        "sent": FitRounds(),
         "call_history": CallHistory(),
         "sources": cache(partial(sources_of, run, id, today)),
         "own_rounds": set(),

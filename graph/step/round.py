@@ -149,6 +149,7 @@ class StepRound(StepWork):
             passing=len(ending),
             thread=thread_of(self.runtime),
             fence=state["fence"],
+            rounds=state["sent"],
         )
 
     async def read_text(self, message: AIMessage, decision: Decision) -> Decision | UnusableReply:

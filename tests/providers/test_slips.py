@@ -1,5 +1,6 @@
 """One slip of a model, or one oddity of a server, and the next request: nothing that came in makes it invalid."""
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from donewhen import Agent
 from donewhen.graph.llm.calls import meant_name, read_arguments
-from donewhen.graph.llm.outgoing import MADE_BY, fit_history
+from donewhen.graph.llm.outgoing import MADE_BY, FitRounds, fit_history
 from donewhen.state.values import clean_text
 from tests.kit.providers.forms import (
     SIGNATURE,
@@ -169,7 +170,8 @@ def _history(rows: list[Any]) -> list[BaseMessage]:
 @given(st.lists(REPLIES, max_size=4))
 def test_every_history_is_made_fit(rows: list[Any]) -> None:
     """R14: whatever stands in it, each call that is sent has a legal name, an id of its own and one result directly
-    behind the reply; no words are lost, none are empty, and the same history gives the same request."""
+    behind the reply; no words are lost, none are empty, and the same history gives the same request, also
+    if the last one began as it does."""
     messages = _history(rows)
     sent = fit_history(messages, "me").messages
     seen, waiting = set[str](), list[str]()
@@ -190,6 +192,11 @@ def test_every_history_is_made_fit(rows: list[Any]) -> None:
     assert all(id.isascii() and 0 < len(id) <= 40 for id in seen)
     assert [m.text for m in sent].count("Go on.") == len(rows)
     assert fit_history(messages, "me").messages == sent
+    rounds = FitRounds()
+    bounds = [0, *(place for place, each in enumerate(messages) if isinstance(each, AIMessage)), len(messages)]
+    for maker, (start, end) in itertools.product(("me", "you"), itertools.combinations(bounds, 2)):
+        asked = messages[start:end]
+        assert fit_history(asked, maker, rounds) == fit_history(asked, maker)
 
 
 def test_thoughts_are_given_to_their_model_alone() -> None:
