@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -132,6 +133,18 @@ def storable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [storable(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def storable_text(value: Any) -> str:
+    """Return `storable(value)` as JSON; what that replaces is rare, and found sooner in the text."""
+    with suppress(TypeError, ValueError):
+        text = _compact.encode(value)
+        if "\\ud" not in text and "\\u0000" not in text:
+            return text
+    return json.dumps(storable(value), separators=(",", ":"), default=str)
+
+
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def fold_text(text: str) -> str:

@@ -11,7 +11,7 @@ from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.table import RowStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
-from donewhen.state.values import storable
+from donewhen.state.values import storable, storable_text
 
 READ_AT_ONCE = 500
 """The most events that are read at once."""
@@ -28,11 +28,10 @@ class EventTable:
 
     def append(self, thread_id: str, number: int, turn: int, event: Json) -> None:
         """Store an event together with what this session stores next."""
-        event = storable(event)
         if self._cipher is None:
-            text = json.dumps(event, separators=(",", ":"), default=str)
+            text = storable_text(event)
         else:
-            text = self._cipher.seal_text(event, "event", thread_id, number)
+            text = self._cipher.seal_text(storable(event), "event", thread_id, number)
         self._store.put_with_next(_INSERT, [thread_id, number, turn, text])
 
     async def last(self, thread_id: str) -> int:
