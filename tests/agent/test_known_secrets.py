@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent, ModelError
+from donewhen import Agent, AgentOptions, ModelError
 from donewhen.testing import Recording, ScriptedModel, audit, call, finish_step, submit_plan
 from donewhen.tracing import Tracing
 from tests.kit.runs import config
@@ -53,8 +53,8 @@ async def test_a_known_secret_leaves_a_run_nowhere(
     model = ScriptedModel(roles=roles, strict=False, stream=True)
     tracing = Tracing(tracer_provider=provider, content=True)
     settings = {"confirm": "never", "approvals": "never"}
-    given: dict[str, Any] = {"record": True, "trace": tracing, "settings": settings, "storage": "memory:"}
-    agent = Agent(model, [use], effects={"use": "idempotent"}, **given)
+    options = AgentOptions(record=True, trace=tracing)
+    agent = Agent(model, [use], effects={"use": "idempotent"}, settings=settings, storage="memory:", options=options)
     with caplog.at_level(logging.DEBUG, "donewhen"):
         stream = agent.stream(at["goal"], thread_id="t")
         events = [event async for event in stream]
@@ -114,8 +114,8 @@ async def test_a_note_about_a_failed_source_hides_passwords(source: str) -> None
     def fail(goal: str, thread: str) -> str:
         raise ConnectionError(f"postgresql://app:Tr0ub4dor9xk2@db/memory refused {SECRET}")
 
-    given: dict[str, Any] = {source: fail}
-    async with Agent(ScriptedModel(roles={"triage": ["hello"]}, strict=False), storage="memory:", **given) as agent:
+    model = ScriptedModel(roles={"triage": ["hello"]}, strict=False)
+    async with Agent(model, storage="memory:", options=AgentOptions(**{source: fail})) as agent:
         notes = [event["text"] async for event in agent.stream("hi") if event["type"] == "note"]
     assert len(notes) == 1
     assert "postgresql://app:[redacted]@db/memory refused [redacted]" in notes[0]

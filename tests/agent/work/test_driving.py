@@ -12,7 +12,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from donewhen import Agent, Executor, ThreadWaiting
+from donewhen import Agent, AgentOptions, Executor, ThreadWaiting
 from donewhen.agent.work.thread_rows import INTERRUPTED
 from donewhen.hooks import Hooks
 from donewhen.testing import Recording, ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
@@ -112,8 +112,8 @@ CODE: dict[str, dict[str, Any]] = {
     "an async tool": {"tools": [tool(never)]},
     "a sync tool": {"tools": [tool(blocks)]},
     "a stubborn tool": {"tools": [tool(stubborn)]},
-    "memory": {"memory": never},
-    "context, sync": {"context": blocks},
+    "memory": {"options": AgentOptions(memory=never)},
+    "context, sync": {"options": AgentOptions(context=blocks)},
     "a hook, sync": {"tools": [tool(never)], "hooks": Hooks(before_call=[blocks])},
 }
 
@@ -171,9 +171,9 @@ async def test_an_executor_has_a_limit() -> None:
 async def test_background_has_a_limit(tmp_path: Path) -> None:
     """Q102: `context`, `memory` and AGENTS.md that never return, or end when they are cancelled: the run goes on."""
     notes = list[str]()
-    sources: dict[str, Any] = {"context": blocks, "memory": stubborn}
+    sources = AgentOptions(context=blocks, memory=stubborn)
     script = ScriptedModel(roles={"triage": [answer("done")]})
-    async with Agent(script, storage="memory:", settings={"tool_seconds": 0.2}, **sources) as agent:
+    async with Agent(script, storage="memory:", settings={"tool_seconds": 0.2}, options=sources) as agent:
         async with asyncio.timeout(20), agent.stream("go") as stream:
             notes = [event["text"] async for event in stream if event["type"] == "note"]
         assert stream.run
@@ -217,8 +217,8 @@ async def test_a_run_of_the_graph_is_watched_recorded_and_told(tmp_path: Path) -
     told = list[dict[str, Any]]()
     look, config = tool(lambda: "seen"), {"configurable": {"thread_id": "t"}}
     script = model(call("look"), finish_step("seen", ("s1.1", "seen")))
-    given = {"settings": {"verification": "grounded"}, "notify": told.append, "record": True}
-    async with Agent(script, [look], storage=fresh_url("sqlite", tmp_path), **given) as agent:
+    more: Any = {"settings": {"verification": "grounded"}, "options": AgentOptions(record=True)}
+    async with Agent(script, [look], storage=fresh_url("sqlite", tmp_path), notify=told.append, **more) as agent:
         asked = await agent.graph.ainvoke(GOAL, config)
         assert (await agent.info("t")).goal == "go"
         kinds = list[str]()
