@@ -84,6 +84,7 @@ from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.sync import finish
+from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.language.texts import say_why
@@ -389,7 +390,7 @@ class Runner:
 
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing known."""
-        if problem := profile_problem(settings.profile, self.executors):
+        if problem := profile_problem(settings.profile, self.executors) or programs_problem(settings):
             raise ConfigError(f"settings: {problem}")
 
     # Beginning ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.sync import call_in_time, load_jsonschema
+from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
@@ -58,7 +59,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
-    problem = problem or profile_problem(settings.profile, deps.executors)
+    problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
     rules = plan_rules(deps, settings)
     unfit = [f"settings: done_when: {each}" for each in broken_rules([], rules.required, rules)]
     problem = problem or "; ".join(unfit)

@@ -328,6 +328,8 @@ class Step(StepStored, total=False):
     """Caches what is computed from the journal while the step works."""
     sources: Any
     """Returns the `Sources` of the step's arguments, collected on first use."""
+    programs: Any
+    """The interpreter of its programs while the step works."""
     own_rounds: set[str]
     """The first round that this process started or continued."""
     allowance: Amounts

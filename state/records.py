@@ -191,6 +191,10 @@ class JournalEntry(TypedDict):
     """True if it was calculated from the arguments."""
     sources: NotRequired[list[Json]]
     """Of a write: where its arguments come from, `{argument, value, source}`; the source is None if there is none."""
+    program: NotRequired[Json]
+    """Of a call that a program made: the `id` of the program, its number `n` there from 0, its `line`, a `key` of the
+    call as the program wanted it, and `ahead` if it was made only to rehearse.
+    """
     users_text: NotRequired[bool]
     """True if it holds words of the user, such as a skill, which are not framed as untrusted data."""
     outside: NotRequired[bool]
@@ -454,6 +458,16 @@ class Call(TypedDict, total=False):
     """The number of questions its tool has asked."""
     planned: bool
     """True if the call comes from the plan, not from a reply."""
+    program: Json
+    """Of a call that a program makes: as in `JournalEntry`. The program's own call comes after it."""
+    rehearsed: bool
+    """True if its program was only rehearsed up to it: people decide about it now, and the program has to want it."""
+    differs: bool
+    """True if people approved another call in its place."""
+    listed: "list[Call]"
+    """run_program: the changes that people decided about when it was rehearsed, which it did not make yet."""
+    whole: bool
+    """run_program: True if the rehearsal came to its end, so that it makes no other changes."""
 
 
 def decision_on(call: Call) -> str:
@@ -545,6 +559,8 @@ class StepRecord(TypedDict, total=False):
     """Observation → the ranges of characters that were recalled."""
     calls: list[Call]
     """Calls to make next, in order."""
+    programs: list[Json]
+    """The programs of this attempt that ended, `{id, code}`: the next one sees their variables."""
     held: list[str]
     """Results of printed calls, sent back in one message once all calls are made."""
     claim: StepClaim | None

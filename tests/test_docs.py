@@ -82,6 +82,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     """N25, N47, R10: every block of Python, also the README's, in order, as a reader from the top runs them."""
     if page.name == "inspect.md":
         pytest.importorskip("inspect_ai", reason="an environment of its own has it: make inspect")
+    if page.name == "programs.md":
+        pytest.importorskip("pydantic_monty", reason="an extra that not every platform has")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "stdin", StringIO("approve\n" * 9))

@@ -36,6 +36,7 @@ EXTRAS = {
     "postgres": ("psycopg", "PostgreSQL storage"),
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),
+    "programs": ("pydantic_monty", "steps that run programs"),
     "otel": ("opentelemetry.exporter.otlp.proto.http", "traces"),
     "anthropic": ("langchain_anthropic", "models of Anthropic"),
     "google": ("langchain_google_genai", "models of Google"),

@@ -18,7 +18,7 @@ from langgraph.store.base import BaseStore
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function, legal_name
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
-from donewhen.state.reading.decisions import LOOKUPS, NAMES
+from donewhen.state.reading.decisions import LOOKUPS, NAMES, PROGRAM
 from donewhen.state.settings import Profile
 from donewhen.state.values import name_hint, similar
 
@@ -253,7 +253,7 @@ class Executors(MutableMapping[str, Executor]):
         """Return the names of the executor and of these tools that are missing here, unless the owner removed them."""
         if executor and executor not in self._all:
             return [] if executor in self._removed else [executor]
-        here = {*self.tools_of(executor), *self._removed, *LOOKUPS, executor}
+        here = {*self.tools_of(executor), *self._removed, *LOOKUPS, PROGRAM, executor}
         return [name for name in dict.fromkeys(tools) if name not in here]
 
     def set_tools(

@@ -16,6 +16,7 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.llm.dialogue import dialogue, dialogue_text
 from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
 from donewhen.graph.llm.output import schema_form
+from donewhen.graph.tools.program import function_lines
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, frames, section
 from donewhen.state.channels import PLANNING, Json, Step, conversation_before
@@ -26,7 +27,7 @@ from donewhen.state.plan.planning import starting_plan
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.journal import APPROVED, user_statements
-from donewhen.state.reading.decisions import answering_finish_tool, control_tools
+from donewhen.state.reading.decisions import PROGRAM, answering_finish_tool, control_tools
 from donewhen.state.records import Call, PlanningRecord
 from donewhen.state.settings import Profile, Settings
 
@@ -109,15 +110,17 @@ class Offer:
         `answers`: the result of the step is the answer.
         """
         lines = "\n".join(f"- {name}: {toolbox[name].summary}" for name in self.listed)
-        instead = {FIND_TOOLS: _find_tools_among(lines)} if lines else {}
+        instead = {FIND_TOOLS: _with_lines(FIND_TOOLS, lines)} if lines else {}
         instead |= {"finish_step": answering_finish_tool()} if answers else {}
+        if PROGRAM in controls and (functions := function_lines(toolbox[name] for name in self.bound)):
+            instead[PROGRAM] = _with_lines(PROGRAM, functions)
         return [*control_tools(controls, instead), *toolbox.definitions(self.bound)]
 
 
 @lru_cache(maxsize=256)
-def _find_tools_among(lines: str) -> Json:
-    """Return the definition of `find_tools` with these lines; the same object each time, as a prepared model needs."""
-    tool: Json = copy.deepcopy(control_tools([FIND_TOOLS])[0])
+def _with_lines(name: str, lines: str) -> Json:
+    """Return a control tool's definition with these lines; the same object each time, as a prepared model needs."""
+    tool: Json = copy.deepcopy(control_tools([name])[0])
     tool["function"]["description"] += f"\n{lines}"
     return tool
 

@@ -19,7 +19,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.sync import LARGE, run_in_thread
 from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.reading.decisions import CLAIMS, LOOKUPS, NAMES, arguments_schema
+from donewhen.state.reading.decisions import CLAIMS, LOOKUPS, NAMES, PROGRAM, arguments_schema
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import Call
 from donewhen.state.values import clean_text, json_problem, name_hint, texts_in
@@ -40,7 +40,7 @@ Kind = Literal[
 ]  # fmt: skip
 MOST_CALLS = 32
 """The most calls of one reply; with more, none is made, and the model is told so."""
-DECIDING = frozenset(NAMES) - frozenset(LOOKUPS)
+DECIDING = frozenset(NAMES) - frozenset(LOOKUPS) - {PROGRAM}
 """Control tools that end the round."""
 LOOK_FIRST = "Look first: you wrote this {name} before the results of the other calls. Call it again if they agree."
 ALONE = "{name} must be the only call of a reply; act on results after you saw them"
@@ -223,7 +223,9 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
             run.append(made if call.given is None else {**made, "given": call.given})
     if run:
         others = [call.name for call in calls if call.name not in DECIDING]
-        changes = toolbox is not None and all(n not in LOOKUPS and toolbox.effect(n) != "read" for n in others)
+        changes = toolbox is not None and all(
+            n not in (*LOOKUPS, PROGRAM) and toolbox.effect(n) != "read" for n in others
+        )
         plans = [call.name for call in deciding] == ["submit_plan"]
         claim, good = None, not any(call.problems for call in calls)
         if native and good and len(deciding) == 1 and (plans or (changes and not reads)):

@@ -17,11 +17,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 
-from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_charge, emit_observation, now
 from donewhen.graph.executors.relay import (
     answered_asks,
@@ -98,12 +96,6 @@ WAITS = "asks"
 """Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
 
 
-async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Make the calls in the step's record; stop at the first that needs a person or more budget."""
-    tools = deps.step_tools(runtime.context, state)
-    return await StepCalls.of(state, runtime, config, deps, tools).run()
-
-
 Change = TypeVar("Change")
 """The update of the node that makes the calls."""
 
@@ -144,6 +136,18 @@ class Calls(CallContext, ABC, Generic[Change]):
     def _finish(self) -> Change:
         """Return the update after all calls."""
 
+    async def _unfold(self, first: Call) -> bool:
+        """Return whether the calls changed, as a program's next call stands first now; only steps have programs."""
+        return False
+
+    def _save_before(self, first: Call) -> Change | None:
+        """Return the update to be saved before this call is made; None if it can be made at once."""
+        return None
+
+    async def _rehearse(self) -> bool:
+        """Return whether the changes that a program makes after the first call stand behind that call now."""
+        return False
+
     async def run(self) -> Change:
         """Make the calls; stop at the first that may not be made now."""
         while self.calls:
@@ -154,11 +158,17 @@ class Calls(CallContext, ABC, Generic[Change]):
                 await self._look_up(first)
                 self.calls = self.calls[1:]
                 continue
+            if await self._unfold(first):
+                continue
+            if saved := self._save_before(first):
+                return saved
             group: dict[int, tuple[Call, Go | No]] = {}
             for number, call in enumerate(self._next_group(), self.observed + 1):
                 ruling = await self._rule(call)
                 if isinstance(ruling, Wait) and group:
                     break  # it begins the next group, because a step can only leave before a first call
+                if isinstance(ruling, Wait) and "waiting" in ruling.change and await self._rehearse():
+                    ruling = await self._rule(call)
                 if isinstance(ruling, Wait):
                     if not (refused := await self._refused_question(ruling.change)):
                         return await self._halt(ruling)
@@ -247,6 +257,8 @@ class Calls(CallContext, ABC, Generic[Change]):
         self.acted = self.acted or outcome.made or decision_on(call) == "answered"
         self.files.update((outcome.artifact or {}).get("files", {}))
         entry = observe(self, call, self._id_of(number), outcome)
+        if "program" in call:
+            entry["program"] = call["program"]
         before, changed = None, False
         if called := is_tool_call(entry):
             before, changed = self.history.before(entry, self.entries)
@@ -269,6 +281,9 @@ class Calls(CallContext, ABC, Generic[Change]):
         for entry in await store_notes(self, self.observed + 1, notes):
             self.observed += 1
             self.noted.append(entry)
+            if "program" in call:  # the end of its program shows it
+                entry["program"] = call["program"]
+                continue
             shown = self._render(entry, "")
             if not call.get("native"):
                 self.held.append(shown)
@@ -289,6 +304,8 @@ class Calls(CallContext, ABC, Generic[Change]):
         return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
 
     def _show(self, call: Call, text: str) -> None:
+        if "program" in call:  # its program reads it
+            return
         if call.get("native"):
             self.results.append(ToolMessage(text, tool_call_id=call["id"]))
         else:

@@ -281,6 +281,7 @@ async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
 async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
+    reason = "differs" if call.get("differs") and decision_on(call) == "undecided" else reason
     traces = await _trace(call, context) if reason == "new" else {}
     if reason == "new" and not traces.get(call.get("position", 0)):
         reason = "again" if _was_made(call, context) else "alike" if _is_like_unknown(call, context) else None
@@ -296,12 +297,13 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
         return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
     if reason == "unlisted" and (others_step := _step_that_lists(call["name"], state)):
         return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")
-    others: list[Call] = []
-    if reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
+    others = [other for other in context.calls[1:] if other.get("rehearsed")]
+    if not others and reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
     tool = context.tools[call["name"]]
     conditions = tool.conditions(state["language"])
-    waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions)
+    numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
+    waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions, numbers)
     change: StepRecord = {"status": "waiting"}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]

@@ -14,11 +14,12 @@ from donewhen.graph.context import Deps
 from donewhen.graph.llm.briefs import step_brief
 from donewhen.graph.llm.history import TranscriptLength
 from donewhen.graph.llm.outgoing import FitRounds
-from donewhen.graph.step.calls import act
 from donewhen.graph.step.delegate import delegate
+from donewhen.graph.step.program import act
 from donewhen.graph.step.prove import goal_check
 from donewhen.graph.step.round import decide
 from donewhen.graph.step.texts import scope_of
+from donewhen.graph.tools.program import Sandbox
 from donewhen.state.channels import PLANNING, Json, Step, StepOutput, StepStored
 from donewhen.state.consent import sources_of
 from donewhen.state.plan.order import ancestors, conversation_of
@@ -50,7 +51,7 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
     add_route(graph, "delegate", after_round, {"goal_check": "its word is the result", **more, **left}, inside=True)
     decided = {"act": "calls", "goal_check": "claims to be done", **more, **left}
     add_route(graph, "decide", after_round, decided, inside=True)
-    acted = {"goal_check": "the plan's calls may be all", **more, **left}
+    acted = {"goal_check": "the plan's calls may be all", "act": "a program's next change", **more, **left}
     add_route(graph, "act", after_calls, acted, inside=True)
     add_route(graph, "goal_check", after_round, {"decide": "not proven", END: "proven, or waits"}, inside=True)
     return graph.compile(name="step")
@@ -130,6 +131,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "sent": FitRounds(),
         "call_history": CallHistory(),
         "sources": cache(partial(sources_of, run, id, today)),
+        "programs": Sandbox(),
         "own_rounds": set(),
         "allowance": record.get("allowance") or {},
         "record": record,

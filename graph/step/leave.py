@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AnyMessage
@@ -30,7 +31,7 @@ from donewhen.state.statuses import FINAL, change_status
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
-Reason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "hook"]
+Reason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "differs", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
 Traces = Mapping[int, Sequence[Argument]]
 """The arguments of calls that have one without a source, by the position of the call in its reply."""
@@ -114,10 +115,12 @@ def approval_pause(
     traces: Traces,
     hooked: str = "",
     conditions: str = "",
+    numbers: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ToolPause:
     """Return the pause that asks to approve the first call together with the others.
 
-    `hooked` is what a hook says about it, `conditions` what its tool says about all its calls.
+    `hooked` is what a hook says about it, `conditions` what its tool says about all its calls. `numbers` are the
+    arguments of which a list of a program's calls says the sum, by tool.
     """
     call, *others = calls
     speak = partial(say, state["language"], "call")
@@ -128,7 +131,10 @@ def approval_pause(
     question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked, conditions) if part)
     if others:
         lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)
-        question = f"{question}\n{speak('batch')}\n{lines}"
+        listed = speak("batch")
+        if "program" in call:
+            listed = speak("program", line=call["program"]["line"], calls=_sums_text(calls, numbers))
+        question = f"{question}\n{listed}\n{lines}"
     batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
     more: Json = {"options": ["approve", "edit", "reject"]} | ({"batch": batch} if batch else {})
     whole = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
@@ -190,6 +196,17 @@ def _permission_question(tool: str, state: Step) -> str:
     """Return the question whether the step may call the tool, with the purpose of the step."""
     purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
     return say(state["language"], "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
+
+
+def _sums_text(calls: Sequence[Call], numbers: Mapping[str, Sequence[str]]) -> str:
+    """Return how often each tool is called, and the sums of its amounts: `64 × refund (amount: 2,096.88)`."""
+    parts = []
+    for tool in dict.fromkeys(call["name"] for call in calls):
+        its = [call["args"] for call in calls if call["name"] == tool]
+        sums = (f"{name}: {sum(each.get(name) or 0 for each in its):,.2f}" for name in numbers.get(tool, ()))
+        said = ", ".join(sums)
+        parts.append(f"{len(its)} × {tool}{f' ({said})' if said else ''}")
+    return ", ".join(parts)
 
 
 def _row_of(call: Call, traced: Sequence[Argument]) -> Json:

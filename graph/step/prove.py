@@ -424,7 +424,8 @@ async def with_whole_texts(
     for entry in entries:
         whole = await context.caller.texts.whole(entry) if entry["id"] in cited else {**entry}
         if entry["id"] in cited and limit is not None:
-            whole["unread"] = omitted_span(whole["text"], limit, whole["id"])
+            of_program = (0, len(whole["text"])) if "program" in whole else None  # what it did not print was not shown
+            whole["unread"] = of_program or omitted_span(whole["text"], limit, whole["id"])
         found.append(whole)
     return found
 

@@ -24,8 +24,9 @@ from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused, as
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
 from donewhen.graph.round import Role, make_round, no_objections
-from donewhen.graph.step.calls import StepCalls, count_silence, silence_hint
+from donewhen.graph.step.calls import count_silence, silence_hint
 from donewhen.graph.step.leave import StepWork, leave, question_pause
+from donewhen.graph.step.program import ProgramCalls
 from donewhen.graph.step.texts import known_entries, scope_of
 from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
@@ -34,7 +35,7 @@ from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_u
 from donewhen.state.language.texts import known_language, primary_language, say_why
 from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
 from donewhen.state.proof.journal import find_earlier_answer
-from donewhen.state.reading.decisions import CLAIMS, EXECUTE
+from donewhen.state.reading.decisions import CLAIMS, EXECUTE, PROGRAM
 from donewhen.state.records import StepClaim, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
@@ -70,7 +71,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     after: Step = apply_update(before, update)
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await StepCalls.of(after, runtime, config, deps, toolbox).run())
+        update = combine_updates(update, await ProgramCalls.of(after, runtime, config, deps, toolbox).run())
     # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
     return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
 
@@ -119,7 +120,8 @@ class StepRound(StepWork):
         """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
         state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
-        self.legal, self.claimed = offer.legal(EXECUTE), self.record.get("draft", "")
+        controls = (*EXECUTE, PROGRAM) if settings.programs and offer.bound else EXECUTE
+        self.legal, self.claimed = offer.legal(controls), self.record.get("draft", "")
         recalls = offer.bound or offer.more or state["known"] or state["before"]
         offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
         if not state["last"]:  # for the last step it equals finish_step (K1); it stays legal

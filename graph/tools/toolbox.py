@@ -272,6 +272,12 @@ class KnownTool:
             return schema_for_model(self.schema)
 
     @functools.cached_property
+    def numbers(self) -> list[str]:
+        """The arguments that are amounts: numbers that need not be whole, as ids are."""
+        properties = self.schema.get("properties", {})
+        return [name for name, rule in properties.items() if isinstance(rule, Mapping) and rule.get("type") == "number"]
+
+    @functools.cached_property
     def closed(self) -> Schema:
         """The schema as calls are checked against it."""
         with _naming(self.tool):

@@ -178,8 +178,21 @@ _ALL = {
             ["query"],
             query=_TEXT,
         ),
+        _tool(
+            "run_program",
+            "Run a Python program in which your tools are functions: `rows = tool_name(argument=value)`, without "
+            "`await`. A call returns what the tool returned: objects and lists as such, all else as text; one that "
+            "fails or is refused raises RuntimeError. You are shown what it prints and the ids of its calls, not their "
+            "results: print what you need. Variables stay for your later programs in this step. There is no clock, no "
+            "chance, no file; `json`, `math`, `re` can be imported. Use it for many calls, and for calls that need "
+            "each other's results; a person who has to approve changes is shown them as one list before the first.",
+            ["code"],
+            code=_TEXT,
+        ),
     )
 }
+PROGRAM = "run_program"
+"""The control tool that makes calls of other tools."""
 LOOKUPS = ("recall", "find_tools")
 """Control tools that only look something up."""
 CLAIMS = ("finish_step", "finish_task")

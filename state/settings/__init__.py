@@ -219,6 +219,10 @@ class Settings(Options):
         ge=2_000,
         description="the most characters of a step's rounds in the prompt; the oldest rounds are dropped first",
     )
+    programs: bool = Field(
+        default=False,
+        description="steps may run programs that call their tools (`run_program`); needs the extra `programs`",
+    )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
 
     @model_validator(mode="before")

@@ -1,0 +1,246 @@
+"""Make the calls of a step, also those that its programs make: each is a call like any other, with gates and a journal.
+
+The call `run_program` stays in the step's record, behind the one that its program makes next. Nothing of the program
+itself is stored: when the step goes on, it runs again from its beginning, and the journal answers what was made. So a
+node ends before each change that comes after something new: what the change depends on is in a checkpoint then.
+
+Before a change that a person has to approve, the program is rehearsed: its reads are made, its changes are not, and
+what it would change stands in one question. The list only predicts. After the answer the program runs for real, and a
+change that is not the next one of the list asks again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from typing import cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit_observation, now
+from donewhen.graph.step.calls import StepCalls
+from donewhen.graph.step.gates import Wait
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools.effects import UnknownEffect
+from donewhen.graph.tools.program import LATER, MOST_CALLS, Sandbox, Wanted, calls_index
+from donewhen.state.channels import Json, Step
+from donewhen.state.ledger import add
+from donewhen.state.proof.journal import call_key, canonical_json, observation
+from donewhen.state.reading.decisions import PROGRAM
+from donewhen.state.records import Call, JournalEntry, StepRecord
+from donewhen.state.secrets import conceal
+from donewhen.state.settings import Settings
+from donewhen.state.values import json_problem
+
+MOST_LISTED = 500
+"""The most changes of a program about which a person decides at once."""
+
+
+async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Make the calls in the step's record; stop at the first that needs a person or more budget."""
+    tools = deps.step_tools(runtime.context, state)
+    return await ProgramCalls.of(state, runtime, config, deps, tools).run()
+
+
+@dataclass
+class ProgramCalls(StepCalls):
+    """The calls of a step and of its programs."""
+
+    ended: Sequence[Json] | None = None
+    """The programs of the step that ended, if that changed."""
+
+    @property
+    def box(self) -> Sandbox:
+        """The interpreter of the step's programs."""
+        box: Sandbox = self.state["programs"]
+        return box
+
+    def _lookup_changes(self) -> StepRecord:
+        change = super()._lookup_changes()
+        return change if self.ended is None else {**change, "programs": [*self.ended]}
+
+    async def run(self) -> Step:
+        """Make the calls; the interpreter of a program that goes on in the next node is kept."""
+        saved = False
+        try:
+            update = await super().run()
+            saved = bool(self.calls) and update["record"]["status"] == "running"
+            return update
+        finally:
+            if not saved:
+                self.box.drop()
+
+    async def _unfold(self, first: Call) -> bool:
+        if "rehearsed" in first:  # people decided about these; the program says which of them it makes
+            listed, (program, *rest) = _split(self.calls)
+            self.calls = [{**program, "listed": listed}, *rest]
+            return True
+        if first["name"] != PROGRAM:
+            return False
+        program, *rest = self.calls
+        if (call := await self._run_on(program)) is None:
+            await self._end_program(program)
+            self.calls = rest
+            return True
+        listed = program.get("listed") or []
+        if self._changes(call) and listed and listed[0]["program"]["key"] == call["program"]["key"]:
+            call = {**listed[0], "program": call["program"], "position": call["position"]}
+            program = {**program, "listed": listed[1:]}
+        elif self._changes(call) and (listed or program.get("whole")):
+            call, program = {**call, "differs": True}, {**program, "listed": [], "whole": False}
+        self.calls = [call, program, *rest]
+        return True
+
+    def _save_before(self, first: Call) -> Step | None:
+        """Save what the program saw and changed before it changes anything, because its calls depend on that."""
+        if "program" not in first or not self.noted or not self._changes(first):
+            return None
+        progress: StepRecord = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
+        return {**self._update(), "record": {**self.state["record"], **progress, **self._lookup_changes()}}
+
+    def _changes(self, call: Call) -> bool:
+        return (tool := self.tools.get(call["name"])) is not None and tool.effect != "read"
+
+    async def _run_on(self, program: Call) -> Call | None:
+        """Run the program up to its first call that was not made; return that, None once the program has ended."""
+        box, id = self.box, self._program_id(program)
+        if box.id != id:
+            for earlier in self._ended():  # for their variables
+                if earlier["id"] not in box.ran:
+                    await box.begin(earlier["id"], earlier["code"], self.tools)
+                    if await self._replay(program) is not None:
+                        box.drop()
+            await box.begin(id, program["args"]["code"], self.tools)
+        return await self._replay(program)
+
+    async def _replay(self, program: Call) -> Call | None:
+        """Answer the program from the journal, up to its first call that is not there; return that, None at the end."""
+        box = self.box
+        while wanted := box.wanted:
+            if (call := await self._read(wanted, program)) is None:
+                continue
+            known = (e for e in reversed(self.entries) if e["source"] == "tool" and _is_from(e, box.id, box.count))
+            if (made := next(known, None)) is None:
+                if box.count < MOST_CALLS:
+                    return call
+                box.stop(f"A program makes at most {MOST_CALLS:,} calls.")
+            elif made["program"]["key"] != call["program"]["key"]:
+                then = f"line {made['program']['line']}: {made['tool']} {canonical_json(made['arguments'])[:500]}"
+                now = f"line {call['program']['line']}: {call['name']} {canonical_json(call['args'])[:500]}"
+                box.stop(f"It was run again and made another call than before. Before, {then}; now, {now}.")
+            else:
+                made = await self.caller.texts.whole(made)
+                await box.answer(made["text"], ok=made["ok"])
+        return None
+
+    async def _read(self, wanted: Wanted, program: Call) -> Call | None:
+        """Return the call that the program waits for; None if it is none, which the program is told."""
+        box = self.box
+        reading = self.tools[wanted.tool].read(wanted.arguments) if not wanted.problem else None
+        problems = [wanted.problem] if reading is None else [f"{wanted.tool}: {each}" for each in reading.problems]
+        if not problems and reading and (unfit := json_problem(reading.arguments)):
+            problems = [f"{wanted.tool}: the value {unfit}"]
+        if problems or reading is None:
+            await box.refuse("; ".join(problems))
+            return None
+        about: Json = {"id": box.id, "n": box.count, "line": wanted.line}
+        call: Call = {
+            "id": "",
+            "name": wanted.tool,
+            "args": reading.arguments,
+            "native": False,
+            "position": (program.get("position", 0) + 1) * 10 * MOST_CALLS + box.count,
+            "program": {**about, "key": call_key(wanted.tool, reading.arguments)},
+        }
+        return call if reading.given is None else {**call, "given": reading.given}
+
+    async def _rehearse(self) -> bool:
+        if "program" not in self.calls[0]:
+            return False
+        first, program, *rest = self.calls
+        call, box = await self._run_on(program), self.box
+        if call is None or call["program"] != first["program"]:
+            return False
+        following = list[Call]()
+        await box.answer(LATER)
+        while (wanted := box.wanted) and not wanted.early and len(following) < MOST_LISTED:
+            if (call := await self._read(wanted, program)) is None:
+                continue
+            if self._changes(call):
+                following.append({**call, "rehearsed": True})
+                await box.answer(LATER)
+            elif entry := await self._look_ahead(call):
+                await box.answer(entry["text"], ok=entry["ok"])
+            else:
+                break
+        whole = not (box.wanted or box.error)
+        box.drop()  # it was answered with results that do not exist
+        self.calls = [first, *following, {**program, "whole": whole}, *rest]
+        return bool(following)
+
+    async def _look_ahead(self, call: Call) -> JournalEntry | None:
+        """Make a read that a program is rehearsed to make; return its whole observation, None if it cannot be made."""
+        call, number = {**call, "program": {**call["program"], "ahead": True}}, self.observed + 1
+        ruling = await self._rule(call)
+        outcomes = None if isinstance(ruling, Wait) else await self._make({number: (call, ruling)})
+        if outcomes is None or isinstance(outcomes, UnknownEffect):
+            return None
+        self.spent = add(self.spent, {"active_seconds": outcomes[number].seconds})
+        if await self._record(call, number, outcomes[number]) is not None:
+            return None
+        entry = self.noted[-1]
+        await self._record_notes(call, outcomes[number].notes)
+        return await self.caller.texts.whole(entry)
+
+    async def _end_program(self, program: Call) -> None:
+        """Note what the program printed, and show it with an index of its calls."""
+        box, id = self.box, self._program_id(program)
+        calls = [entry for entry in self.entries if _is_from(entry, id)]
+        text = "\n".join(part for part in (box.printed.rstrip(), box.error) if part) or "(It printed nothing.)"
+        self.observed += 1
+        entry = observation(
+            self._id_of(self.observed),
+            self.caller.id,
+            self.caller.rounds,
+            "tool",
+            await run_in_thread(partial(conceal, text, self.deps.secrets)),
+            tool=PROGRAM,
+            arguments=program["args"],
+            ok=not box.error,
+            effect="read",
+            at=now(),
+        )
+        entry["identity"] = []  # it printed whatever its model wrote
+        notes = [self._render(each, "") for each in calls if each["source"] == "check"]
+        index = calls_index([each for each in calls if each["source"] == "tool"])
+        self._show(program, "\n".join([self._render(entry, index), *notes]))
+        self.learned = self.acted = True
+        entry = await self.caller.texts.put_entry(entry)
+        self.noted.append(entry)
+        emit_observation(self.runtime, entry)
+        self.ended = [*self._ended(), {"id": id, "code": program["args"]["code"]}] if box.id else []
+
+    def _ended(self) -> Sequence[Json]:
+        """Return the programs of this attempt whose variables the next one sees."""
+        ended = self.state["record"].get("programs") or () if self.ended is None else self.ended
+        return [each for each in ended if each["id"].startswith(f"{self.caller.attempt}.")]
+
+    def _program_id(self, program: Call) -> str:
+        return f"{self.caller.attempt}.{self.caller.rounds}.{program.get('position', 0)}"
+
+
+def _split(calls: Sequence[Call]) -> tuple[list[Call], list[Call]]:
+    """Return the rehearsed calls that come first, as they will be made, and the others."""
+    first = [*takewhile(lambda call: "rehearsed" in call, calls)]
+    made = [cast("Call", {key: value for key, value in call.items() if key != "rehearsed"}) for call in first]
+    return made, [*calls[len(first) :]]
+
+
+def _is_from(entry: JournalEntry, program: str, number: int | None = None) -> bool:
+    """Return whether an observation is of this program; with a number, of this call, and not only rehearsed."""
+    about = entry.get("program")
+    if about is None or about["id"] != program:
+        return False
+    return number is None or (about["n"] == number and not about.get("ahead"))
