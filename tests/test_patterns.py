@@ -17,7 +17,7 @@ COMMON = "\n\t a1é完"
 
 def _patterns() -> dict[str, re.Pattern[str]]:
     """Return all that are bound to a name of a module or class, or stand in a collection that is, by that name."""
-    left_out = ("__main__", "inspect")  # programs, and what needs the environment of `make inspect`
+    left_out = ("__main__", "inspect", "temporal")  # programs, and what needs an environment of its own
     walked = (each.name for each in pkgutil.walk_packages(donewhen.__path__, "donewhen."))
     names = [name for name in walked if not name.rpartition(".")[2].startswith(left_out)]
     found: dict[str, re.Pattern[str]] = {}

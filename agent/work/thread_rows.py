@@ -73,6 +73,8 @@ class ThreadInfo:
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
     """Why workers gave up on it, that nobody works on it, or what is damaged; "" once it continues."""
+    due: str = ""
+    """The time, ISO 8601, before which no worker takes it up: of a queued run, or when the settings' policy answers."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -325,7 +327,14 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         tuple(row.get("pending") or ()),
         row.get("queue", ""),
         row.get("problem", ""),
+        _time_in(row),
     )
+
+
+def _time_in(row: Mapping[str, Any]) -> str:
+    """Return the time for which a thread waits that is queued or waits for an answer; "" if for none."""
+    due = str(row.get("due") or "")
+    return due if due[:1].isdigit() and row["status"] in ("queued", "waiting") else ""
 
 
 Row = TypeVar("Row")

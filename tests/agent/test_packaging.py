@@ -122,7 +122,7 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
     front = (
         "__init__.py clients.py errors.py executors.py hooks.py inspect.py openapi.py plans.py "
-        "py.typed pytest_plugin.py receipts.py servers.py testing.py tracing.py types.py workspace.py"
+        "py.typed pytest_plugin.py receipts.py servers.py temporal.py testing.py tracing.py types.py workspace.py"
     )
     front += " skills/donewhen/SKILL.md"
     ours |= {f"donewhen/{name}" for name in front.split()}

@@ -25,6 +25,7 @@ forks.set_forkserver_preload(
         "tests.kit.a2a_server",
         "tests.kit.clocks",
         "tests.kit.storage.workers",
+        "tests.kit.temporal",
     ]
 )  # fmt: skip
 

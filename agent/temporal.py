@@ -1,0 +1,563 @@
+"""Runs on many machines with Temporal: it decides where and when, and the storage keeps what is said and done.
+
+A run is a workflow with the thread's id. Its activity `carry` carries the thread on to its next pause or end, on any
+worker; the thread's lock decides who may work on it. To remove this room: this file, `donewhen/temporal.py`, its tests
+and its page.
+"""
+
+# pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false
+
+import asyncio
+import logging
+import pkgutil
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Never, TypedDict, Unpack
+from uuid import uuid4
+
+from temporalio import activity, workflow
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleHandle,
+    ScheduleSpec,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)  # fmt: skip
+from temporalio.common import (
+    RetryPolicy,
+    VersioningBehavior,
+    WorkerDeploymentVersion,
+    WorkflowIDConflictPolicy,
+)  # fmt: skip
+from temporalio.exceptions import (
+    ApplicationError,
+    ApplicationErrorCategory,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)  # fmt: skip
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from donewhen import (
+    Agent,
+    ConfigError,
+    DoneWhenError,
+    GoalError,
+    ResumeError,
+    Run,
+    Settings,
+    StaleAnswer,
+    ThreadBusy,
+    ThreadWaiting,
+    UnknownThread,
+    errors,
+)  # fmt: skip
+from donewhen.types import StartOptions, ThreadInfo
+
+TASK_QUEUE = "donewhen"
+DEAD_AFTER = 15.0
+"""Seconds without a sign of life after which a worker counts as dead."""
+GRACE = timedelta(seconds=15)
+"""The time that running work has to stop when its worker is to end, before it is cut off."""
+POLL = 2.0
+"""Seconds between two looks for what was submitted in the storage."""
+_FOREVER = timedelta(days=3650)
+_RETRIES = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+_FINAL = (ConfigError, GoalError, ResumeError, errors.PlanError)
+_OF_THIS_WORKER = (ThreadBusy, errors.ToolMissing)
+_EXPECTED = ApplicationErrorCategory.BENIGN
+_log = logging.getLogger("donewhen.work")
+
+
+@dataclass
+class Order:
+    """What a run is begun with; all of it is in Temporal's history."""
+
+    goal: Any = None
+    options: dict[str, Any] = field(default_factory=dict)
+    begins: bool = False
+    """False if the thread has its request already."""
+    request_id: str = ""
+    dead_after: float = DEAD_AFTER
+
+
+@dataclass
+class Standing:
+    """How a thread stands, without what anybody said: that stays in the storage."""
+
+    thread_id: str
+    status: str
+    code: str = ""
+    pending: list[dict[str, Any]] = field(default_factory=list)
+    due: str = ""
+    """When the policy answers the open questions; "" if only people do."""
+
+
+class Outcome(TypedDict):
+    """How a run ended; `Agent.get` has its answer and receipt."""
+
+    thread_id: str
+    status: str
+    code: str
+
+
+# The activities ------------------------------------------------------------------------------------------------------
+
+
+class _Hands:
+    """What a worker does with its agent; each method is an activity."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.draining = False
+
+    @activity.defn(name="donewhen.carry")
+    async def carry(self, thread_id: str, order: Order) -> Standing:
+        """Carry a thread on to its next pause or end. Any number of workers may try: one of them holds the thread."""
+        beating = asyncio.create_task(_beat(order.dead_after / 3))
+        try:
+            with _told_to_temporal():
+                return await self._carry(thread_id, order)
+        finally:
+            beating.cancel()
+
+    async def _carry(self, thread_id: str, order: Order) -> Standing:
+        agent, run = self._agent, None
+        if order.begins:
+            run = await agent.start(order.goal, **_given(thread_id, order))
+        if (run is None or run.status in ("running", "queued")) and not self.draining:
+            run = await agent.resume(thread_id)
+        if run is None or run.status == "running":
+            raise ApplicationError("this worker ends; another one goes on", type="Drained", category=_EXPECTED)
+        return await self._standing(run)
+
+    async def _standing(self, run: Run) -> Standing:
+        asked = [{key: pause.get(key) for key in ("id", "kind", "step", "asked_at")} for pause in run.pending]
+        due = (await self._agent.info(run)).due if run.status == "waiting" else ""
+        return Standing(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", asked, due)
+
+    @activity.defn(name="donewhen.answer")
+    async def answer(self, thread_id: str, answer: Any, question: str | None) -> None:
+        """Check an answer and store it; the next `carry` takes it."""
+        with _told_to_temporal():
+            await self._agent.submit_answer(thread_id, answer, question=question)
+
+    @activity.defn(name="donewhen.tell")
+    async def tell(self, thread_id: str, text: str) -> None:
+        """Say something to a working run."""
+        with _told_to_temporal():
+            await self._agent.tell(thread_id, text)
+
+    @activity.defn(name="donewhen.cancel")
+    async def cancel(self, thread_id: str, order: Order, reason: str) -> Standing:
+        """End a run, whoever works on it, and also if it has not begun yet: then nobody begins it any more."""
+        with _told_to_temporal():
+            if order.begins:
+                await self._agent.submit(order.goal, **_given(thread_id, order))
+            return await self._standing(await self._agent.cancel(thread_id, reason))
+
+
+def _given(thread_id: str, order: Order) -> Any:
+    return {**order.options, "thread_id": thread_id, "request_id": order.request_id}
+
+
+async def _beat(seconds: float) -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def _told_to_temporal() -> Iterator[None]:
+    """Let Temporal try again elsewhere and later, but for what would be refused there too."""
+    try:
+        yield
+    except DoneWhenError as error:
+        final = isinstance(error, _FINAL) and not isinstance(error, _OF_THIS_WORKER)
+        told: dict[str, Any] = {"type": type(error).__name__, "non_retryable": final}
+        if isinstance(error, _FINAL):
+            told["category"] = _EXPECTED
+        raise ApplicationError(str(error), **told) from None
+
+
+# The workflow --------------------------------------------------------------------------------------------------------
+
+
+@workflow.defn(name="DoneWhen")
+class ThreadWorkflow:
+    """One run: it is carried on whenever there is something new, until it ends."""
+
+    def __init__(self) -> None:
+        self._news = False
+        self._pending: list[dict[str, Any]] = []
+        self._carrying: asyncio.Task[Standing] | None = None
+        self._reason: str | None = None
+
+    @workflow.run
+    async def run(self, order: Order) -> Outcome:
+        """Carry the thread on until it ends; if it is cancelled, here or in Temporal, end it as DoneWhen does."""
+        order.request_id = order.request_id or workflow.info().workflow_id
+        self._carrying = asyncio.create_task(self._carry_on(order))
+        if self._reason is not None:
+            self._carrying.cancel()
+        try:
+            ended = await self._carrying
+        except (asyncio.CancelledError, Exception) as error:
+            if not is_cancelled_exception(error):
+                raise
+            ended = await workflow.execute_local_activity_method(
+                _Hands.cancel,
+                args=[workflow.info().workflow_id, order, self._reason or ""],
+                start_to_close_timeout=timedelta(minutes=2),
+                retry_policy=_RETRIES,
+            )
+        self._pending = []
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return {"thread_id": ended.thread_id, "status": ended.status, "code": ended.code}
+
+    async def _carry_on(self, order: Order) -> Standing:
+        while True:
+            self._news = False
+            stands = await workflow.execute_activity_method(
+                _Hands.carry,
+                args=[workflow.info().workflow_id, order],
+                heartbeat_timeout=timedelta(seconds=order.dead_after),
+                start_to_close_timeout=_FOREVER,
+                retry_policy=_RETRIES,
+            )
+            order = replace(order, goal=None, options={}, begins=False)
+            if stands.status == "waiting":
+                await self._wait(stands)
+            elif stands.status != "queued":
+                return stands
+            if workflow.info().is_continue_as_new_suggested():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(order)
+
+    async def _wait(self, stands: Standing) -> None:
+        self._pending = stands.pending
+        seconds = _seconds_until(stands.due) if stands.due else None
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(lambda: self._news, timeout=seconds)
+        self._pending = []
+
+    @workflow.update
+    async def answer(self, answer: Any, question: str | None) -> None:
+        """Take an answer, or refuse it."""
+        try:
+            await self._at_once(_Hands.answer, answer, question)
+        finally:
+            self._news = True  # a refused one too: somebody else may have answered
+
+    @workflow.update
+    async def tell(self, text: str) -> None:
+        """Say something to the working run."""
+        await self._at_once(_Hands.tell, text)
+
+    async def _at_once(self, hand: Callable[..., Any], *given: Any) -> None:
+        """Do something beside the run, on the worker that has the workflow: it needs no place among the runs."""
+        await workflow.execute_local_activity_method(
+            hand,
+            args=[workflow.info().workflow_id, *given],
+            schedule_to_close_timeout=timedelta(minutes=1),
+            retry_policy=replace(_RETRIES, maximum_attempts=3),
+        )
+
+    @workflow.signal
+    def cancel(self, reason: str) -> None:
+        """End the run."""
+        self._reason = reason
+        if self._carrying:
+            self._carrying.cancel()
+
+    @workflow.signal
+    def look(self) -> None:
+        """Carry the thread on: something was stored for it."""
+        self._news = True
+
+    @workflow.query
+    def pending(self) -> list[dict[str, Any]]:
+        """Return the open questions of the waiting run: `id`, `kind`, `step`, `asked_at`."""
+        return self._pending
+
+
+def _seconds_until(due: str) -> float:
+    return max((datetime.fromisoformat(due) - workflow.now()).total_seconds(), 0.1)
+
+
+# For whoever wants something done ------------------------------------------------------------------------------------
+
+
+class TemporalRuns:
+    """Starts runs as workflows, and finds them again.
+
+    Args:
+        client: A client of Temporal. What its data converter encrypts is encrypted in Temporal's history.
+        task_queue: Whose workers carry the runs out.
+        dead_after: Seconds without a sign of life after which a worker counts as dead, and another one goes on.
+    """
+
+    def __init__(self, client: Client, task_queue: str = TASK_QUEUE, *, dead_after: float = DEAD_AFTER) -> None:
+        self._client, self._task_queue, self._dead_after = client, task_queue, dead_after
+
+    async def start(self, goal: Any = None, **options: Unpack[StartOptions]) -> "RunHandle":
+        """Begin a run; the workflow has the id of its thread. The goal and options are those of `Agent.submit`.
+
+        With a `request_id`, sending it again returns the same run. Raises ThreadWaiting if the thread's run has not
+        ended, ConfigError. What the agent refuses, such as a blank goal, is raised by `outcome`.
+        """
+        thread_id, request_id, order = self._order(goal, options)
+        order.request_id = request_id or uuid4().hex
+        replaces = bool(options.get("restart"))
+        policy = WorkflowIDConflictPolicy.TERMINATE_EXISTING if replaces else WorkflowIDConflictPolicy.FAIL
+        try:
+            await self._client.start_workflow(
+                ThreadWorkflow.run,
+                order,
+                id=thread_id,
+                task_queue=self._task_queue,
+                memo={"request_id": request_id},
+                id_conflict_policy=policy,
+            )
+        except WorkflowAlreadyStartedError:
+            standing = await self._client.get_workflow_handle(thread_id).describe()
+            if not request_id or await standing.memo_value("request_id", "") != request_id:
+                unfinished = f"the run of thread {thread_id!r} has not ended: answer it, cancel it, or use restart=True"
+                raise ThreadWaiting(unfinished) from None
+        return self.get(thread_id)
+
+    async def look(self, thread_id: str) -> None:
+        """Carry a thread on for which something was stored, such as by `Agent.submit`; start its workflow if needed."""
+        await self._client.start_workflow(
+            ThreadWorkflow.run,
+            Order(dead_after=self._dead_after),
+            id=thread_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            start_signal="look",
+        )
+
+    def get(self, thread_id: str) -> "RunHandle":
+        """Return the run of a thread."""
+        return RunHandle(self._client, thread_id)
+
+    async def schedule(
+        self, id: str, goal: Any = None, *, spec: ScheduleSpec, **options: Unpack[StartOptions]
+    ) -> ScheduleHandle:
+        """Begin a run at each time of a schedule of Temporal, in threads named after `id` and the time.
+
+        A time at which the run before has not ended is left out. The handle pauses, triggers and deletes it.
+        """
+        fixed = [name for name in ("thread_id", "request_id", "restart") if options.get(name)]
+        if fixed:
+            raise ConfigError(f"a schedule takes no {fixed[0]}: each of its runs has a thread of its own")
+        order = self._order(goal, options)[-1]
+        action = ScheduleActionStartWorkflow(ThreadWorkflow.run, order, id=id, task_queue=self._task_queue)
+        return await self._client.create_schedule(id, Schedule(action, spec))
+
+    def _order(self, goal: Any, options: Mapping[str, Any]) -> tuple[str, str, Order]:
+        """Return the ids of a thread and a request, and the request as Temporal stores it. Raises ConfigError."""
+        kept = {key: value for key, value in options.items() if value is not None}
+        for name in kept:
+            if name not in StartOptions.__annotations__:
+                raise TypeError(f"unexpected keyword argument {name!r}")
+        if live := [name for name in ("tools", "config") if kept.pop(name, None)]:
+            raise ConfigError(
+                f"a workflow takes no {live[0]}: a worker carries the run out, with those of its own agent"
+            )
+        if isinstance(settings := kept.get("settings"), Settings):
+            kept["settings"] = settings.model_dump(mode="json", exclude_unset=True)
+        if not isinstance(kept.get("output_type", {}), Mapping):
+            raise ConfigError("output_type: a workflow takes a JSON Schema, such as TypeAdapter(Offer).json_schema()")
+        if not isinstance(goal, str | Sequence | None) or any(
+            not isinstance(each, str | Mapping) for each in goal or ()
+        ):
+            raise ConfigError("the goal of a workflow is a text, or content blocks as JSON")
+        request_id = str(kept.pop("request_id", ""))
+        thread_id = str(kept.pop("thread_id", "") or request_id or uuid4())
+        return thread_id, request_id, Order(goal, kept, True, dead_after=self._dead_after)
+
+
+class RunHandle:
+    """A run that workers carry out. It knows ids and statuses; `Agent.get(thread_id)` reads what was said and done."""
+
+    def __init__(self, client: Client, thread_id: str) -> None:
+        self.thread_id: str = thread_id
+        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(thread_id)
+
+    async def pending(self) -> list[dict[str, Any]]:
+        """Return the `id`, `kind`, `step` and `asked_at` of the open questions; [] while it works, and at its end."""
+        async with self._errors():
+            found: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
+        return found
+
+    async def answer(self, answer: Any, *, question: str | None = None) -> None:
+        """Answer an open question, as `Agent.submit_answer` does. Raises StaleAnswer, ResumeError."""
+        async with self._errors(StaleAnswer):
+            await self._workflow.execute_update(ThreadWorkflow.answer, args=[answer, question])
+
+    async def tell(self, text: str) -> None:
+        """Say something to the working run, as `Agent.tell` does. Raises ThreadBusy, ResumeError."""
+        async with self._errors(ResumeError):
+            await self._workflow.execute_update(ThreadWorkflow.tell, text)
+
+    async def cancel(self, reason: str = "") -> None:
+        """End the run, as `Agent.cancel` does; `outcome` tells when it has ended. A finished run stays as it is."""
+        with suppress(ResumeError):
+            async with self._errors(ResumeError):
+                await self._workflow.signal(ThreadWorkflow.cancel, reason)
+
+    async def outcome(self) -> Outcome:
+        """Wait until the run has ended. Raises what the agent raised where it refused the request."""
+        async with self._errors():
+            ended: Outcome = await self._workflow.result()
+        return ended
+
+    @asynccontextmanager
+    async def _errors(self, ended: type[ResumeError] | None = None) -> AsyncIterator[None]:
+        """Raise DoneWhen's errors for Temporal's; `ended` where a workflow that has ended takes no more."""
+        try:
+            yield
+        except (WorkflowUpdateFailedError, WorkflowFailureError) as error:
+            _raise_told(error)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            if ended and await self._is_known():
+                raise ended(f"the run of thread {self.thread_id!r} has ended") from None
+            raise UnknownThread(f"Temporal knows no run of a thread {self.thread_id!r}") from None
+
+    async def _is_known(self) -> bool:
+        try:
+            await self._workflow.describe()
+        except RPCError:
+            return False
+        return True
+
+
+def _raise_told(error: BaseException) -> Never:
+    """Raise the error of DoneWhen that a worker told Temporal, else the given one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        kind = getattr(errors, cause.type or "", None) if isinstance(cause, ApplicationError) else None
+        if isinstance(kind, type) and issubclass(kind, DoneWhenError) and isinstance(cause, ApplicationError):
+            raise kind(cause.message) from None
+        cause = cause.__cause__
+    raise error
+
+
+# The worker ----------------------------------------------------------------------------------------------------------
+
+
+async def run_worker(
+    agent: Agent | Callable[[], Agent] | str,
+    client: Client,
+    task_queue: str = TASK_QUEUE,
+    *,
+    concurrency: int = 4,
+    version: str = "",
+    dead_after: float = DEAD_AFTER,
+) -> None:
+    """Carry out the runs of a task queue until SIGTERM or until the task is cancelled.
+
+    What is submitted in the agent's storage under its `queue` (`Agent.submit`, `submit_answer`, schedules in plans)
+    becomes work of this task queue too, so no worker of the table should serve that queue.
+
+    Args:
+        agent: The agent, a function that makes it, or where that is: `"package.module:name"`.
+        client: A client of Temporal.
+        task_queue: Whose runs it carries out.
+        concurrency: The most runs at once.
+        version: The version of your program. Runs stay with workers of the version that they began with; Temporal
+            begins runs with the one that you make current (`temporal worker deployment set-current-version`).
+        dead_after: As of `TemporalRuns`, for what was submitted in the storage.
+    """
+    made = pkgutil.resolve_name(agent) if isinstance(agent, str) else agent
+    made = made if isinstance(made, Agent) else made()
+    hands, runs = _Hands(made), TemporalRuns(client, task_queue, dead_after=dead_after)
+    restrictions = SandboxRestrictions.default.with_passthrough_modules("donewhen")
+    pinned = WorkerDeploymentConfig(
+        WorkerDeploymentVersion(task_queue, version),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+    worker = Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[ThreadWorkflow],
+        activities=[hands.carry, hands.answer, hands.tell, hands.cancel],
+        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        max_concurrent_activities=concurrency,
+        graceful_shutdown_timeout=GRACE,
+        deployment_config=pinned if version else None,
+    )
+    async with made:
+        ends = asyncio.Event()
+        working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(made, runs))
+        working.add_done_callback(lambda _: ends.set())
+        try:
+            with _on_sigterm(ends.set):
+                await ends.wait()
+        finally:
+            handing.cancel()
+            hands.draining = True
+            made.drain()
+            await worker.shutdown()
+        await working
+
+
+async def _hand_over(agent: Agent, runs: TemporalRuns) -> None:
+    """Let what is submitted in the storage, and what a schedule of it is due for, become work of the task queue."""
+    told: dict[str, str] = {}
+    problem = ""
+    while True:
+        try:
+            await agent.schedules.start_due(agent.queue)
+            queued = [info async for info in _queued(agent)]
+            told = {info.thread_id: told.get(info.thread_id, "") for info in queued}
+            for info in queued:
+                if told[info.thread_id] != info.updated:
+                    await runs.look(info.thread_id)
+                    told[info.thread_id] = info.updated
+            problem = ""
+        except (DoneWhenError, RPCError) as error:
+            if str(error) != problem:
+                problem = str(error)
+                _log.warning("what was submitted cannot be handed to Temporal: %s. Trying again.", problem)
+        await asyncio.sleep(POLL)
+
+
+async def _queued(agent: Agent) -> AsyncIterator[ThreadInfo]:
+    """Yield the threads that are queued for this agent, and due."""
+    cursor, now = None, datetime.now(UTC)
+    while True:
+        page = await agent.threads(1000, status="queued", cursor=cursor)
+        for info in page:
+            if info.queue == agent.queue and not (info.due and datetime.fromisoformat(info.due) > now):
+                yield info
+        if (cursor := page.cursor) is None:
+            return
+
+
+@contextmanager
+def _on_sigterm(end: Callable[[], None]) -> Iterator[None]:
+    """End the worker on SIGTERM, unless the program handles that signal itself."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or sys.platform == "win32" or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
