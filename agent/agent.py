@@ -35,6 +35,7 @@ from donewhen.agent.stream import PATIENCE, LiveRun, OnLeave, RunStream, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
+from donewhen.agent.work.day_budgets import BudgetRow, list_budgets
 from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.recorder import describe_models, record_hooks
 from donewhen.agent.work.schedules import Schedules
@@ -61,6 +62,7 @@ from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, StorageError, ThreadBusy
+from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.values import name_hint
@@ -197,6 +199,7 @@ class Agent:
             notifier=self._notifier,
             record=partial(describe_models, self.models, cost) if record else None,
             tracing=tracing,
+            budgets=read_budgets(config.budgets if options.budgets is None else options.budgets),
             prepare=lambda settings: self.models.prepare(("triage", "execute"), settings.models),
         )
         self._workers = WeakSet[Worker]()
@@ -533,6 +536,14 @@ class Agent:
         await self._runner.settle_all()
         return await status_of(self.storage)
 
+    async def budgets(self, day: str | None = None) -> list[BudgetRow]:
+        """Return what owners and queues spent on a day (`2030-12-01`; by default today), the closest to a limit first.
+
+        Only what agents with budgets spent is counted.
+        """
+        async with self.storage.reader() as (_, store):
+            return await list_budgets(store, self._runner.budgets, day)
+
     async def info(self, thread_id: str | Run) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
         return await self._runner.info(id_of(thread_id))
@@ -546,7 +557,10 @@ class Agent:
         self._tools_by_thread.pop(id, None)
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
-        """Delete ended threads that have not changed for this long, with all their data; return their ids."""
+        """Delete ended threads that have not changed for this long, with all their data; return their ids.
+
+        Without an `owner`, what was spent on days before that is deleted too.
+        """
         deleted: list[str] = []
         if owner is not None:
             check_name("owner", owner)
@@ -564,6 +578,9 @@ class Agent:
                 deleted += [id for id in ids if id not in busy]
         for id in deleted:
             self._tools_by_thread.pop(id, None)
+        if owner is None:
+            async with self.storage.writer() as (_, store):
+                await store.spending.delete_before(before.date().isoformat())
         return deleted
 
     # Inside ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.state.errors import ConfigError
+from donewhen.state.ledger import read_budgets
 from donewhen.state.secrets import known_secrets
 from donewhen.state.settings import read_settings
 
@@ -58,6 +59,8 @@ class Config:
     """DONEWHEN_ALLOW_NETWORK: programs in a box have the network."""
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """DONEWHEN_PRICES as `model=input/output,…` or `model=input/cached/output`: US dollars per million tokens."""
+    budgets: Mapping[str, Any] = field(default_factory=dict)
+    """DONEWHEN_BUDGETS, JSON: what owners and queues may spend in a day, as `{"owner": {"cost_usd": 5}}`."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -115,6 +118,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         box=(get("DONEWHEN_BOX") or "").strip() or "auto",
         network=_is_on(get("DONEWHEN_ALLOW_NETWORK")),
         prices=dict(map(_read_price, _split_list(get("DONEWHEN_PRICES")))),
+        budgets=_read_budgets(get("DONEWHEN_BUDGETS")),
         tokens=_read_tokens(get("DONEWHEN_TOKENS")),
         settings=_read_settings(get("DONEWHEN_SETTINGS")),
         notify=(get("DONEWHEN_NOTIFY") or "").strip(),
@@ -224,6 +228,17 @@ def _read_price(text: str) -> tuple[str, dict[str, float]]:
     if not name.strip() or not price:
         raise ConfigError(f"DONEWHEN_PRICES must be model=input/output pairs separated by commas, not {text!r}")
     return name.strip(), price
+
+
+def _read_budgets(text: str | None) -> dict[str, Any]:
+    try:
+        given = json.loads(text) if text and text.strip() else {}
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise ConfigError(f'DONEWHEN_BUDGETS must be JSON such as {{"owner": {{"cost_usd": 5}}}}, not {text!r}')
+    read_budgets(given)
+    return given
 
 
 def _read_tokens(text: str | None) -> dict[str, str]:

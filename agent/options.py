@@ -12,6 +12,7 @@ from donewhen.agent.tools import Caller, Tools
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.graph.context import Background
 from donewhen.state.channels import Json
+from donewhen.state.ledger import Budgets
 from donewhen.state.settings import SettingsLike
 from donewhen.state.values import name_hint
 
@@ -33,6 +34,10 @@ class AgentOptions:
     """Like `context`, for what is remembered about the user."""
     caller: Caller | None = None
     """Carries out the tools that are only described: a function of name and arguments."""
+    budgets: Budgets | Mapping[str, Any] | None = None
+    """What all runs of an owner, and all of a queue, may spend in a day: `{"owner": Limits(cost_usd=5)}`. None: as the
+    environment says.
+    """
     embeddings: Embeddings | None = None
     """Rank the tools of large tool sets by meaning too."""
     record: bool | None = None

@@ -47,6 +47,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
 from donewhen.agent.undo import UndoReport, check_ended, read_undoing
+from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.agent.work.news import Notifier, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
@@ -76,6 +77,7 @@ from donewhen.agent.work.thread_rows import (
 )
 from donewhen.graph.clock import moment_of, using
 from donewhen.graph.context import use_executors
+from donewhen.graph.day_budget import use_budget
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import log_of, now, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
@@ -88,7 +90,7 @@ from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import with_granted
+from donewhen.state.ledger import Budgets, with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
@@ -375,6 +377,8 @@ class Runner:
     """Delivers notifications of these runs; None if nobody is notified."""
     tracing: "Tracing | None" = None
     """Traces these runs; None if they are not traced."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """What owners and queues may spend in a day."""
     prepare: Callable[[Settings], None] = lambda _: None
     """Makes the models of a run; raises ConfigError where a key is missing."""
 
@@ -657,6 +661,7 @@ class Runner:
                 await update_row(thread.store, thread.thread_id, thread.row, **change)
                 await act.before(thread, recorder)
                 async with (
+                    self._sharing_day(thread, act, context),
                     self._listen_for_cancel(thread, call) as cancellation,
                     aclosing(self._call_graph(thread, call, act, config, context, cancellation)) as parts,
                 ):
@@ -683,6 +688,22 @@ class Runner:
         finally:
             cancellation.cancel()
             await asyncio.wait([cancellation])
+
+    @asynccontextmanager
+    async def _sharing_day(self, thread: HeldThread, act: Act, context: Context) -> AsyncIterator[None]:
+        """Let what is called in this context spend from the budgets of its owner and its queue."""
+        budget = None
+        if self.budgets.limits():
+            owner = str(act.change.get("owner") or thread.row.get("owner") or "")
+            queue = str(act.change.get("home") or queue_of(thread.row, self.queue))
+            budget = RunBudget(self.budgets, self.storage, thread.store, thread.thread_id, owner=owner, queue=queue)
+            await budget.open()
+        context.run(use_budget, budget)
+        try:
+            yield
+        finally:
+            if budget:
+                await budget.close()
 
     @contextmanager
     def _record_and_trace(

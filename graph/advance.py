@@ -7,6 +7,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
+from donewhen.graph.day_budget import accounts_today
 from donewhen.graph.events import emit, emit_step_finished, now
 from donewhen.graph.pauses.early import EarlyPause
 from donewhen.graph.pauses.failure import FailurePause
@@ -67,7 +68,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         change.add({"steps": again})
     plan, language = change.values["plan"], change.values.get("language", "en")
     spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
-    move = next_move(change.values, settings, _writers(plan, deps, settings))
+    move = next_move(change.values, settings, _writers(plan, deps, settings), await accounts_today())
     if move.kind == "dispatch":  # the briefs of these steps include it; what nobody reads is not heard
         change.add(await _hear(change.values, runtime))
     change.add({"steps": _changed(change.values, move.changes)})
@@ -275,11 +276,14 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
     if move.key == "deadline":
         reason = say_why(language, "deadline", deadline=settings.deadline)
     else:
-        reason = say_why(language, "limit_of_step" if scope else "limit_of_run", key=amount_name(language, move.key))
+        limit = "limit_of_step" if scope else "limit_of_day" if move.day else "limit_of_run"
+        reason = say_why(language, limit, key=amount_name(language, move.key))
     if settings.at_limit == "ask" and move.key != "deadline":
         needs = next_needs(values["steps"][move.steps[0]])
         account = step_account(values, settings, scope, needs) if scope else run_account(values, settings, needs=needs)
-        id = f"budget.{scope or 'run'}.{move.key}.{account.total(move.key):g}"
+        account = account.of_day(move.day)
+        whose = move.day.scope if move.day else scope or "run"
+        id = f"budget.{whose}.{move.key}.{account.total(move.key):g}"
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
         return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")

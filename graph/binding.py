@@ -19,6 +19,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, with_settings
+from donewhen.graph.day_budget import charging
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
@@ -93,9 +94,11 @@ class Node(Runnable[Any, Any]):
         log_of(thread_of(runtime)).turn = seen.get("turn", 0) + (self.name == "receive")
         runtime = runtime.override(stream_writer=CleanWriter(runtime.stream_writer, deps.secrets))
         try:
-            update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
-            if (update or {}).get("pending"):
-                update = await _send_question(seen, update, runtime, deps)
+            with charging() as charges:
+                update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
+                if (update or {}).get("pending"):
+                    update = await _send_question(seen, update, runtime, deps)
+                charges.charge(update or {})
         except Exception as error:
             hide_in_error(error, deps.secrets)
             raise

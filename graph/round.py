@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
+from donewhen.graph.day_budget import DayLimitReached
 from donewhen.graph.events import emit, emit_charge
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.endings import reached_limit
@@ -23,7 +24,7 @@ from donewhen.graph.llm.speech import SpeechStream
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted
+from donewhen.state.ledger import Amounts, DayAccount, add, allowance_left, first_exhausted
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -54,6 +55,8 @@ class Work(ABC, Generic[Change]):
     """True if the model made no tool call so far, so that a decision may stand in its text."""
     speech: SpeechStream | None = None
     """The speech of the last reply."""
+    day: DayAccount | None = None
+    """The account of the day that allowed no request, if one did not."""
 
     @property
     def settings(self) -> Settings:
@@ -162,6 +165,10 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
     while True:
         question = await role.ask(work)
         reply = await ask(work.deps, work.settings, question)
+        if isinstance(reply.error, DayLimitReached):
+            work.charge(reply.spent, rounds=0)
+            work.day = reply.error.account
+            return work.leave(reply.error.key)  # type: ignore[no-any-return]
         work.charge(reply.spent, rounds=0 if reply.needs_fewer_tools else 1)
         if not reply.needs_fewer_tools:
             break

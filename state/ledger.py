@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from donewhen.state.options import Options
+from donewhen.state.values import check_zone
 
 Amounts = dict[str, float]
 
@@ -29,6 +31,43 @@ class Limits(Options):
     )
     questions: int | None = Field(default=None, ge=0, description="questions to a person")
     replans: int | None = Field(default=None, ge=0, description="new plans after a failure")
+
+
+OF_A_DAY = ("model_calls", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
+"""The amounts that a budget of a day can limit: those of requests to models, and time."""
+Scope = Literal["owner", "queue"]
+
+
+def _check_day(limits: Limits | None) -> Limits | None:
+    others = [key for key, limit in (limits or Limits()) if limit is not None and key not in OF_A_DAY]
+    if others:
+        raise ValueError(f"{', '.join(others)}: a budget of a day limits {', '.join(OF_A_DAY)}; others are of a run")
+    return limits
+
+
+DayLimits = Annotated[Limits | None, AfterValidator(_check_day)]
+
+
+class Budgets(Options):
+    """What all runs of an owner, and all runs of a queue, may spend in a day, in all processes together."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+    owner: DayLimits = Field(default=None, description="each owner's day; runs without an owner share one")
+    queue: DayLimits = Field(default=None, description="each queue's day")
+    zone: Annotated[str, AfterValidator(check_zone)] = Field(
+        default="UTC", description="the time zone in which a day begins, such as Europe/Berlin"
+    )
+
+    def limits(self) -> dict[Scope, Limits]:
+        """Return the limits that there are, by what they limit."""
+        given: dict[Scope, Limits | None] = {"owner": self.owner, "queue": self.queue}
+        return {scope: limits for scope, limits in given.items() if limits is not None}
+
+
+def read_budgets(given: Budgets | Mapping[str, Any]) -> Budgets:
+    """Return budgets of a day. Raises ConfigError for unknown names and invalid values."""
+    return given if isinstance(given, Budgets) else Budgets(**given)
 
 
 class MeterRow(TypedDict):
@@ -133,6 +172,25 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
     made = (spent or {}).get("model_calls", 0)
     known = {key: (spent or {}).get(key, 0) for key in KNOWN_AFTERWARDS}
     return {key: 2 * calls * amount / made for key, amount in known.items() if amount} if made and calls else {}
+
+
+@dataclass(frozen=True)
+class DayAccount:
+    """What an owner or a queue may spend in a day, and what its runs have spent."""
+
+    scope: Scope
+    name: str
+    """The owner or the queue."""
+    day: str
+    limits: Limits
+    granted: Amounts
+    """What people added to the limits for this day."""
+    spent: Amounts
+
+    @property
+    def left(self) -> Amounts:
+        """Return what is left of every limit."""
+        return remaining(self.limits, self.granted, self.spent)
 
 
 def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[MeterRow]:

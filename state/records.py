@@ -110,6 +110,8 @@ class Pause(TypedDict, total=False):
     """budget: the ledger key or keys that are used up."""
     of_planning: bool
     """budget: True if the rounds of planning are used up, which `plan_rounds` limits."""
+    of_day: str
+    """budget: `owner:` or `queue:` and the date, if the budget of a day is used up, which other runs share."""
     suggested: dict[str, float]
     """budget: the increase that `extend` alone grants."""
     done: list[str]

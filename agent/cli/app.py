@@ -500,6 +500,16 @@ def worker(
 
 
 @app.command()
+def budgets(
+    day: Annotated[str | None, typer.Option(metavar="DATE", help="Such as 2030-12-01. [default: today]")] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Show what owners and queues spent in a day, of the budgets in DONEWHEN_BUDGETS."""
+    at(storage, json, lambda view: _threads.show_budgets(view, day))
+
+
+@app.command()
 def status(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show how many threads wait and run, which workers are alive, and the oldest of each."""
     at(storage, json, _threads.show_status)

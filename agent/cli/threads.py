@@ -177,6 +177,17 @@ def show_status(view: StorageView) -> Exit:
     return Exit.COMPLETED
 
 
+def show_budgets(view: StorageView, day: str | None) -> Exit:
+    """Print what owners and queues spent in a day, those that are closest to a limit first."""
+    rows = view.look(lambda agent: agent.budgets(day)) or []
+    lines = []
+    for row in rows:
+        spent = {each["key"]: each["spent"] for each in row["meter"]}
+        limits = {each["key"]: each["limit"] for each in row["meter"] if each["limit"] is not None}
+        lines.append(f"{row['scope']:5}  {row['name'] or '–'}  {Meter(spent, limits).line()}")
+    return view.finish({"budgets": rows}, lines, "Nothing was spent on that day by agents with budgets.")
+
+
 def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str | None) -> Exit:
     """Print the open questions of all threads, and how to see more."""
     rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page[Any]()

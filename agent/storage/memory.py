@@ -56,7 +56,7 @@ class MemoryStore(InMemoryStore, RowStore):
         for namespace in [*self._data]:
             if namespace[:1] == ("donewhen",) and namespace[2:3] == label and is_of_threads(namespace[:2]):
                 del self._data[namespace]
-        for table in ("donewhen_threads", "donewhen_events"):
+        for table in ("donewhen_threads", "donewhen_events", "donewhen_announced"):
             self._rows.execute(f"DELETE FROM {table} WHERE thread_id = ?", [thread_id])
 
 

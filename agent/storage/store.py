@@ -23,6 +23,7 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.events import EventTable
+from donewhen.agent.storage.spending import SpendingTable
 from donewhen.agent.storage.table import RowStore, ThreadTable
 from donewhen.graph.events import EventLog
 from donewhen.state.errors import StorageError
@@ -67,6 +68,8 @@ class ThreadStore(BaseStore):
         """The thread table."""
         self.events: EventTable = EventTable(inner, cipher)
         """The events of threads."""
+        self.spending: SpendingTable = SpendingTable(inner)
+        """What runs spend in a day."""
         self.log: EventLog | None = None
         """That of the thread that is held through this store."""
         self.sealed: bool = cipher is not None
@@ -253,5 +256,5 @@ def deletion_statements(
             more, less = order
             below = " OR ".join([f"(prefix {more} ? AND prefix {less} ?)"] * len(prefixes))
             yield f"DELETE FROM store WHERE {below}", [f"{prefix}{end}" for prefix in prefixes for end in "./"]
-    for table in (*tables, "donewhen_threads", "donewhen_events"):
+    for table in (*tables, "donewhen_threads", "donewhen_events", "donewhen_announced"):
         yield f"DELETE FROM {table} WHERE thread_id IN ({marks})", [*thread_ids]

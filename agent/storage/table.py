@@ -40,16 +40,23 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_due_next ON donewhen_due (queue, due)",
     "CREATE TABLE IF NOT EXISTS donewhen_events (thread_id TEXT NOT NULL, n BIGINT NOT NULL, turn BIGINT NOT NULL,"
     " event TEXT NOT NULL, PRIMARY KEY (thread_id, n))",
+    "CREATE TABLE IF NOT EXISTS donewhen_spent (day TEXT NOT NULL, owner TEXT NOT NULL, queue TEXT NOT NULL,"
+    " session TEXT NOT NULL, key TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL,"
+    " PRIMARY KEY (day, owner, queue, session, key))",
+    "CREATE INDEX IF NOT EXISTS donewhen_spent_queue ON donewhen_spent (day, queue)",
+    "CREATE TABLE IF NOT EXISTS donewhen_announced (thread_id TEXT NOT NULL, request TEXT NOT NULL,"
+    " owner TEXT NOT NULL, queue TEXT NOT NULL, key TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL,"
+    " PRIMARY KEY (thread_id, request, key))",
 )
 MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
 """By version of the tables, the statements that make the next one. `find_unsettled` finds what waits in version 2."""
 STORAGE_VERSION = 1
 """Increased whenever older versions of this project cannot read what is written."""
-TABLES = 6
+TABLES = 7
 """Raised whenever tables change; databases of `OLDEST_TABLES` and later are migrated when they are opened.
 
 2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes.
-5: when schedules are due; a worker that starts adds those that were confirmed before. 6: events."""
+5: when schedules are due; a worker that starts adds those that were confirmed before. 6: events. 7: budgets of days."""
 OLDEST_TABLES = 2
 DAMAGED = "damaged"
 """The status, in lists, of a thread whose row cannot be read; its `problem` says why."""

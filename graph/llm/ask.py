@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.context import Deps
+from donewhen.graph.day_budget import announce_request, limits_today, settle_request
 from donewhen.graph.llm.adapter import (
     LEAST_TOKENS,
     ModelQuirks,
@@ -64,7 +65,7 @@ from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import load_jsonschema, run_in_thread
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds
+from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds, subtract
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text
@@ -199,9 +200,11 @@ class _Request:
         """Return the model's reply, after as many attempts as the settings and the allowance permit."""
         self.model = self.deps.model(self.question.role, self.settings, self.question.executor)
         self.quirks = self.deps.adapter.quirks_of(self.model)
-        if "cost_usd" in self.question.allowance and not is_priced(self.quirks.name, self.deps.prices):
+        money = "cost_usd" in self.question.allowance or limits_today("cost_usd")
+        if money and not is_priced(self.quirks.name, self.deps.prices):
             raise ModelError(missing_price_text(self.quirks.name), code="unpriced")
         while True:
+            request, before = await self._announce(), self.spent
             try:
                 return await self._attempt()
             except ModelError as error:
@@ -209,7 +212,17 @@ class _Request:
                 used_up = self.attempt > self.settings.model_retries or self.settings.is_late()
                 if not error.retryable or used_up or self._out_of_budget(wait):
                     raise
+            finally:
+                settle_request(request, subtract(self.spent, before))
             await asyncio.sleep(wait)
+
+    async def _announce(self) -> str:
+        """Announce the next attempt to those who share a budget of the day; waiting for them is no work."""
+        began = time.monotonic()
+        try:
+            return await announce_request()
+        finally:
+            self.started += time.monotonic() - began
 
     async def _attempt(self) -> AIMessage:
         """Ask once; repeat at once if the server refuses a parameter or the length. Raises ModelError."""

@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.context import Deps, PriceOf
+from donewhen.graph.day_budget import limits_today
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.tools.rendering import is_large
 from donewhen.state.errors import DoneWhenError, ModelError
@@ -98,7 +99,8 @@ def missing_price_text(name: str) -> str:
 
 def find_unpriced(deps: Deps, settings: Settings) -> str | None:
     """Return why a run with a limit of money may not start: a model of it has no known price. None if it may."""
-    if settings.limits.cost_usd is None and settings.step_limits.cost_usd is None:
+    limited = settings.limits.cost_usd is not None or settings.step_limits.cost_usd is not None
+    if not (limited or limits_today("cost_usd")):
         return None
     names = []
     own = [("execute", name) for name, executor in deps.executors.items() if executor.model is not None]

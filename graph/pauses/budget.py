@@ -44,6 +44,8 @@ class BudgetPause(OpenPause):
     exhausted: str | list[str] = []
     of_planning: bool = False
     """True if the rounds of planning are used up, which `plan_rounds` limits."""
+    of_day: str = ""
+    """`owner:` or `queue:` and the date, if the budget of a day is used up, which other runs share."""
     suggested: SkipValidation[Amounts] = {}  # a whole number stays one
     with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
@@ -126,6 +128,8 @@ class BudgetPause(OpenPause):
         """Grant the amounts to the run, the step or planning; or plan again, or end the run."""
         answer, step, language = decided.answer, self.step, values.get("language", "en")
         reached = say_why(language, "limit", key=", ".join(amount_name(language, key) for key in self.limits))
+        if answer.kind == "extend" and self.of_day:
+            return {"granted": {f"{self.of_day}:{key}": amount for key, amount in answer.amounts.items()}}
         if answer.kind == "extend" and step:
             return {"steps": {step: {"granted": add(self.record(values).get("granted"), answer.amounts)}}}
         if answer.kind == "extend" and self.of_planning:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from donewhen.graph.pauses.budget import BudgetPause
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import option_key, option_texts, say, translate_option
-from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining, subtract
+from donewhen.state.ledger import Amounts, DayAccount, Limits, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill
@@ -42,6 +42,14 @@ class Account:
     """The language of the question."""
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
     """The amounts of which the next action takes at least one."""
+    day: DayAccount | None = None
+    """The account of the day, if it is that which the limits are of."""
+
+    def of_day(self, day: DayAccount | None) -> "Account":
+        """Return the account with the limits of the day, which the run shares with others; unchanged without a day."""
+        if day is None:
+            return self
+        return replace(self, limits=day.limits, granted=day.granted, spent=day.spent, day=day)
 
     @property
     def reserve(self) -> Amounts:
@@ -85,13 +93,17 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
     """Return the pause that asks how to continue. `key` is the limit that was reached, `id` the pause's id."""
     keys = account.keys or (key,)
     suggested = {each: _suggest(account, each) for each in (*keys, *_short_soon(account, keys))}
-    free = {} if account.step or account.unplanned else suggested
+    free = {} if account.step or account.unplanned or account.day else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
     return BudgetPause.ask(
         id,
         _write_question(account, keys, granted_with_replan),
-        # Without a plan there is nothing to replan.
-        options=[o for o in option_texts("en", "budget") if option_key(o) != "replan" or not account.unplanned],
+        # Without a plan there is nothing to replan, and without a request today nobody who could.
+        options=[
+            each
+            for each in option_texts("en", "budget")
+            if option_key(each) != "replan" or not (account.unplanned or account.day)
+        ],
         step=account.step,
         exhausted=keys[0] if len(keys) == 1 else list(keys),
         suggested=suggested,
@@ -101,6 +113,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         meter=meter(account.spent, account.limits, account.granted),
         language=account.language,
         **({"of_planning": True} if account.planning else {}),
+        **({"of_day": f"{account.day.scope}:{account.day.day}"} if account.day else {}),
     )
 
 
@@ -130,7 +143,10 @@ def _suggest(account: Account, key: str) -> float:
 
 def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
     speak = partial(say, account.language, "budget")
-    whose = speak("step", step=account.step) if account.step else speak("planning" if account.planning else "run")
+    if account.day:
+        whose = speak(account.day.scope, name=account.day.name, day=account.day.day)
+    else:
+        whose = speak("step", step=account.step) if account.step else speak("planning" if account.planning else "run")
     used = speak("both").join(_describe_use(account, key) for key in keys)
     kept = speak("kept") if account.reserve and "model_calls" in keys else ""
     parts = [speak("out", whose=whose, used=used, kept=kept), _list_steps(speak("done"), account.done)]

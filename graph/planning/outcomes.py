@@ -218,12 +218,12 @@ def out_of_budget(round: PlanningRound, key: str) -> Planning:
     settings, planning, run = round.settings, round.planning, round.run
     if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
-        name = amount_name(round.language, key)
-        return fail_planning(round, code, say_why(round.language, "limit_in_planning", key=name))
+        why = "limit_of_day" if round.day else "limit_in_planning"
+        return fail_planning(round, code, say_why(round.language, why, key=amount_name(round.language, key)))
     spent = add(run.get("spent"), add(round.state.get("spent"), round.spent))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
     more: Json = {"done": finished_steps(run), "unplanned": True, "needs": needs, "language": round.language}
-    account = Account(settings.limits, run.get("granted") or {}, spent, **more)
+    account = Account(settings.limits, run.get("granted") or {}, spent, **more).of_day(round.day)
     return _ask_for_more(round, budget_pause(account, key, _budget_id(round, key)))
 
 

@@ -3,12 +3,22 @@
 `state/statuses.py` has the statuses of steps.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.texts import catalogue, say_why
-from donewhen.state.ledger import Amounts, add, estimate_in_flight, first_exhausted, remaining, share, tightest
+from donewhen.state.ledger import (
+    Amounts,
+    DayAccount,
+    add,
+    estimate_in_flight,
+    first_exhausted,
+    remaining,
+    share,
+    tightest,
+)
 from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import BLOCKED, GROWS, next_needs
 from donewhen.state.records import StepRecord
@@ -33,6 +43,8 @@ class Move:
     """The limit that was reached (`budget`) or the code of the ending (`end`)."""
     scope: str = ""
     """For `budget`: the id of the step, or "" for the whole run."""
+    day: DayAccount | None = None
+    """For `budget`: the account of the day that is used up, if it is that and not the run's."""
     changes: dict[str, StepRecord] = field(default_factory=dict)
 
 
@@ -44,7 +56,8 @@ class Situation:
     records: Records
     settings: Settings
     left: Amounts
-    """What is left of the run's limits."""
+    """What is left of the run's limits, and of those of the day."""
+    days: Sequence[DayAccount]
     spent: Mapping[str, float]
     writers: Collection[str]
     """Ids of steps that may write."""
@@ -55,16 +68,21 @@ class Situation:
         return Move(kind, tuple(steps), **{"changes": self.changes, **more})
 
 
-def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection[str] = ()) -> Move:
-    """Decide the next move of a run. `writers` are the ids of steps that may write."""
+def next_move(
+    values: Mapping[str, Any],
+    settings: Settings,
+    writers: Collection[str] = (),
+    days: Sequence[DayAccount] = (),
+) -> Move:
+    """Decide the next move of a run. `writers` are the ids of steps that may write, `days` accounts of today."""
     plan, records, late = values["plan"], values["steps"], settings.is_late()
     changes = block_unreachable(plan, records, values.get("language", "en"))
     now: dict[str, StepRecord] = {
         step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
     }
     spent = values.get("spent") or {}
-    left = remaining(settings.limits, values.get("granted"), spent)
-    situation = Situation(plan, now, settings, left, spent, writers, changes)
+    left = tightest(remaining(settings.limits, values.get("granted"), spent), *(day.left for day in days))
+    situation = Situation(plan, now, settings, left, days, spent, writers, changes)
     if early := [id for id, record in now.items() if record.get("finished_task")]:
         # Only a person may drop steps of a plan that a person approved.
         bound = settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user"
@@ -127,7 +145,9 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
     needs = {id: next_needs(records[id]) for id in ready}
     free = share(situation.left, 1, RESERVE)[0]
     if late or all(first_exhausted(free, needs[id]) for id in ready):
-        return situation.move("budget", ready, key="deadline" if late else first_exhausted(free, needs[ready[0]]) or "")
+        key = "deadline" if late else first_exhausted(free, needs[ready[0]]) or ""
+        used_up = (day for day in situation.days if day.left.get(key, math.inf) <= RESERVE.get(key, 0))
+        return situation.move("budget", ready, key=key, day=next(used_up, None))
     own = {id: remaining(limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
     able = [id for id in ready if not first_exhausted(own[id], needs[id]) and not first_exhausted(free, needs[id])]
     if not able:

@@ -1,0 +1,105 @@
+"""Our tables of what is spent in a day, and of the requests under way that are announced.
+
+A session writes, for each day and key, how much it spent in all: so a statement may be repeated, and nothing is
+counted twice. A day's spending is the sum over sessions. Announcements belong to the thread whose run made them.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from donewhen.agent.storage.table import RowStore
+from donewhen.state.ledger import Amounts, Scope, add
+
+_PUT = (
+    "INSERT INTO donewhen_spent (day, owner, queue, session, key, amount) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (day, owner, queue, session, key) DO UPDATE SET amount = excluded.amount"
+)
+_ANNOUNCE = (
+    "INSERT INTO donewhen_announced (thread_id, request, owner, queue, key, amount) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (thread_id, request, key) DO UPDATE SET amount = excluded.amount"
+)
+_FORGET = "DELETE FROM donewhen_announced WHERE thread_id = ?"
+
+
+class Announced(NamedTuple):
+    """A request that is under way, and what it is expected to cost."""
+
+    thread_id: str
+    request: str
+
+
+class SpendingTable:
+    """What the runs of owners and queues spend, through one session."""
+
+    def __init__(self, store: RowStore) -> None:
+        self._store = store
+
+    def put(self, day: str, owner: str, queue: str, session: str, amounts: Amounts) -> None:
+        """Store what a session spent in all on a day, together with what it stores next."""
+        for key, amount in amounts.items():
+            self._store.put_with_next(_PUT, [day, owner, queue, session, key, float(amount)])
+
+    async def spent(self, day: str, scope: Scope, name: str) -> Amounts:
+        """Return what was spent and granted on a day, by key."""
+        rows = await self._store.read_rows(
+            f"SELECT key, sum(amount) FROM donewhen_spent WHERE day = ? AND {scope} = ? GROUP BY key", [day, name]
+        )
+        return {key: round(float(amount), 10) for key, amount in rows}
+
+    async def spent_since(self, day: str) -> Amounts:
+        """Return what was spent by everybody since a day."""
+        rows = await self._store.read_rows(
+            "SELECT key, sum(amount) FROM donewhen_spent WHERE day >= ? GROUP BY key", [day]
+        )
+        return {key: float(amount) for key, amount in rows}
+
+    async def days(self, day: str, scope: Scope) -> dict[str, Amounts]:
+        """Return what was spent and granted on a day, by the names of owners or queues."""
+        rows = await self._store.read_rows(
+            f"SELECT {scope}, key, sum(amount) FROM donewhen_spent WHERE day = ? GROUP BY {scope}, key", [day]
+        )
+        found: dict[str, Amounts] = {}
+        for name, key, amount in rows:
+            found.setdefault(name, {})[key] = round(float(amount), 10)
+        return found
+
+    async def delete_before(self, day: str) -> None:
+        """Delete what was spent before a day."""
+        await self._store.put_row("DELETE FROM donewhen_spent WHERE day < ?", [day])
+
+    async def announce(self, thread_id: str, request: str, owner: str, queue: str, amounts: Amounts) -> None:
+        """Store that a request is made, with its expected cost."""
+        *others, last = [[thread_id, request, owner, queue, key, float(each)] for key, each in amounts.items()]
+        for row in others:
+            self._store.put_with_next(_ANNOUNCE, row)
+        await self._store.put_row(_ANNOUNCE, last)
+
+    def correct(self, thread_id: str, request: str, owner: str, queue: str, amounts: Amounts) -> None:
+        """Store what an announced request really cost, together with what is stored next."""
+        for key, amount in amounts.items():
+            self._store.put_with_next(_ANNOUNCE, [thread_id, request, owner, queue, key, float(amount)])
+
+    async def announced(self, scope: Scope, name: str) -> dict[Announced, Amounts]:
+        """Return the requests under way, with their expected cost."""
+        rows = await self._store.read_rows(
+            f"SELECT thread_id, request, key, amount FROM donewhen_announced WHERE {scope} = ?", [name]
+        )
+        found: dict[Announced, Amounts] = {}
+        for thread_id, request, key, amount in rows:
+            place = Announced(thread_id, request)
+            found[place] = add(found.get(place), {key: amount})
+        return found
+
+    def forget_with_next(self, thread_id: str, request: str) -> None:
+        """Delete an announcement, together with what is stored next."""
+        self._store.put_with_next(f"{_FORGET} AND request = ?", [thread_id, request])
+
+    async def forget(self, thread_id: str, request: str | None = None) -> None:
+        """Delete an announcement of a thread, or all of them."""
+        only, values = (" AND request = ?", [thread_id, request]) if request else ("", [thread_id])
+        await self._store.put_row(f"{_FORGET}{only}", values)
+
+
+def granted_of(scope: Scope, stored: Mapping[str, float]) -> Amounts:
+    """Return the extensions for a scope among what is stored of a day."""
+    return {name.partition(":")[2]: amount for name, amount in stored.items() if name.startswith(f"{scope}:")}

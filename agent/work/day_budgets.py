@@ -1,0 +1,184 @@
+"""The budgets of a day, in a database: what the runs of an owner and of a queue spend together, in all processes.
+
+Two runs at once never both take what is left for one. Each announces its request, in a commit of its own, before it
+looks what others have announced: so of two at least one sees the other, and lets it go first. A request is expected to
+cost twice what requests cost on average; where nothing is known yet, one goes alone.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import TypedDict
+from uuid import uuid4
+from zoneinfo import ZoneInfo
+
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.spending import Announced, granted_of
+from donewhen.agent.storage.store import ThreadStore
+from donewhen.graph.clock import SECOND
+from donewhen.state.ledger import (
+    KEYS,
+    KNOWN_AFTERWARDS,
+    Amounts,
+    Budgets,
+    DayAccount,
+    Limits,
+    MeterRow,
+    Scope,
+    add,
+    first_exhausted,
+    meter,
+)
+
+ALL_THERE_IS = 1e15
+"""What a request is expected to cost of which nothing is known."""
+LOOK_AGAIN = 1.0
+"""Seconds of waiting for others until those are looked for that died meanwhile."""
+
+
+class BudgetRow(TypedDict):
+    """What an owner or a queue spent in a day, and its limits."""
+
+    scope: Scope
+    name: str
+    day: str
+    meter: list[MeterRow]
+
+
+def today(store: ThreadStore, zone: str) -> str:
+    """Return the date by the database's clock."""
+    return datetime.fromtimestamp(store.threads.clock().now() / SECOND, ZoneInfo(zone)).date().isoformat()
+
+
+def read_account(scope: Scope, name: str, day: str, limits: Limits, stored: Mapping[str, float]) -> DayAccount:
+    """Return an account from what is stored of its day."""
+    granted = granted_of(scope, stored)
+    return DayAccount(scope, name, day, limits, granted, {key: each for key, each in stored.items() if ":" not in key})
+
+
+class RunBudget:
+    """What a run shares with others, through the session that holds its thread. Implements `DayBudget`."""
+
+    def __init__(
+        self, budgets: Budgets, storage: Storage, store: ThreadStore, thread_id: str, *, owner: str, queue: str
+    ) -> None:
+        self._limits = budgets.limits()
+        self._zone = budgets.zone
+        self._storage = storage
+        self._store = store
+        self._table = store.spending
+        self._thread_id = thread_id
+        self._owner, self._queue = owner, queue
+        self._session = uuid4().hex
+        self._numbers = itertools.count(1)
+        self._settled: dict[str, Amounts] = {}
+        """What own requests cost whose node is at work."""
+        self._totals: dict[str, Amounts] = {}
+        """By day, what this session spent and was granted."""
+        self.limited: frozenset[str] = frozenset(
+            key for limits in self._limits.values() for key in KEYS if getattr(limits, key) is not None
+        )
+
+    async def open(self) -> None:
+        """Forget what a process announced that held the thread before, and died."""
+        await self._table.forget(self._thread_id)
+
+    close = open
+
+    async def accounts(self) -> list[DayAccount]:
+        """Return the accounts of today that the run spends from."""
+        day = today(self._store, self._zone)
+        names = self._names()
+        return [
+            read_account(scope, names[scope], day, limits, await self._table.spent(day, scope, names[scope]))
+            for scope, limits in self._limits.items()
+        ]
+
+    async def announce(self) -> str | DayAccount:
+        """Announce a request, and return its id; wait for others. Returns an account of which nothing is left."""
+        request, looked = f"{self._session}:{next(self._numbers)}", monotonic()
+        while True:
+            accounts = await self.accounts()
+            if reached := next((each for each in accounts if _is_used_up(each.left)), None):
+                return reached
+            if not (others := await self._in_the_way(accounts, request)):
+                expected = await self._expected(accounts)
+                await self._table.announce(self._thread_id, request, self._owner, self._queue, expected)
+                if not await self._in_the_way(await self.accounts(), request):
+                    return request
+                await self._table.forget(self._thread_id, request)
+            elif monotonic() - looked > LOOK_AGAIN:
+                looked = monotonic()
+                await self._forget_dead(others)
+            await asyncio.sleep(random.uniform(0.01, 0.1))
+
+    def settle(self, request: str, spent: Amounts) -> None:
+        """Say what an announced request really cost."""
+        self._settled[request] = {key: spent.get(key, 0) for key in self.limited | {"model_calls"}}
+        self._table.correct(self._thread_id, request, self._owner, self._queue, self._settled[request])
+
+    def charge(self, requests: Sequence[str], spent: Amounts, grants: Mapping[tuple[Scope, str], Amounts]) -> None:
+        """Charge what a node spent, in place of its announced requests, in the next commit."""
+        changes = {today(self._store, self._zone): spent} if spent else {}
+        for (scope, day), amounts in grants.items():
+            changes[day] = add(changes.get(day), {f"{scope}:{key}": amount for key, amount in amounts.items()})
+        for day, amounts in changes.items():
+            total = self._totals[day] = add(self._totals.get(day), amounts)
+            changed = {key: total[key] for key in amounts}
+            self._table.put(day, self._owner, self._queue, self._session, changed)
+        for request in requests:
+            self._settled.pop(request, None)
+            self._table.forget_with_next(self._thread_id, request)
+
+    def _names(self) -> dict[Scope, str]:
+        return {"owner": self._owner, "queue": self._queue}
+
+    async def _in_the_way(self, accounts: Sequence[DayAccount], own: str) -> list[Announced]:
+        """Return the requests of others that may use up what is left; none if there is room for one more."""
+        for account in accounts:
+            found = await self._table.announced(account.scope, account.name)
+            costs = {each: self._settled.get(each.request, cost) for each, cost in found.items() if each.request != own}
+            total: Amounts = {}
+            for cost in costs.values():
+                total = add(total, cost)
+            if _is_used_up({key: left - total.get(key, 0) for key, left in account.left.items()}):
+                return [*costs]
+        return []
+
+    async def _expected(self, accounts: Sequence[DayAccount]) -> Amounts:
+        """Return what a request is expected to cost: twice the average of these accounts or, without one, of all."""
+        known = next((each.spent for each in accounts if each.spent.get("model_calls")), None)
+        if known is None:
+            yesterday = date.fromisoformat(accounts[0].day) - timedelta(days=1)
+            known = await self._table.spent_since(yesterday.isoformat())
+        calls, wanted = known.get("model_calls", 0), self.limited & {*KNOWN_AFTERWARDS}
+        amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
+        return {"model_calls": 1, **amounts}
+
+    async def _forget_dead(self, announced: Sequence[Announced]) -> None:
+        """Forget what was announced for threads that nobody works on: their processes died."""
+        free = await self._storage.find_left([*{each.thread_id for each in announced} - {self._thread_id}])
+        for each in announced:
+            if each.thread_id in free:
+                await self._table.forget(*each)
+
+
+def _is_used_up(left: Mapping[str, float]) -> bool:
+    return first_exhausted(left, ("model_calls",)) is not None
+
+
+async def list_budgets(store: ThreadStore, budgets: Budgets, day: str | None = None) -> list[BudgetRow]:
+    """Return what owners and queues spent on a day, by default today, those with the least left first."""
+    day, limits, rows = day or today(store, budgets.zone), budgets.limits(), list[tuple[float, BudgetRow]]()
+    scopes: tuple[Scope, ...] = ("owner", "queue")
+    for scope in scopes:
+        for name, stored in (await store.spending.days(day, scope)).items():
+            account = read_account(scope, name, day, limits.get(scope) or Limits(), stored)
+            shown = meter(account.spent, account.limits, account.granted)
+            used = [row["spent"] / row["limit"] if row["limit"] else inf for row in shown if row["limit"] is not None]
+            rows.append((-max(used, default=0), {"scope": scope, "name": name, "day": day, "meter": shown}))
+    return [row for _, row in sorted(rows, key=lambda each: (each[0], each[1]["scope"], each[1]["name"]))]

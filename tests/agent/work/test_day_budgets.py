@@ -1,0 +1,186 @@
+"""Budgets of a day: what all runs of an owner, or of a queue, spend together, in all processes."""
+
+import asyncio
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, AgentOptions, ConfigError, Limits
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from tests.kit.forking import forks
+from tests.kit.storage.cases import fresh_url, key_of, open_storage
+
+KINDS = ["memory", "sqlite", "sqlite-sealed", "postgres", "postgres-pooled"]
+
+
+def look(text: str) -> str:
+    """Look at a text."""
+    return f"seen {text}"
+
+
+def working(rounds: int = 3, **more: Any) -> ScriptedModel:
+    """Plans a step of so many looks: two requests more than looks, and none for the answer."""
+    looks = [call("look", text=f"{n}") for n in range(rounds)]
+    plan = submit_plan([{"content": "look", "tools": ["look"], "done_when": ["seen"]}])
+    return ScriptedModel(roles={"triage": [plan], "execute": [*looks, finish_step("seen", "s1.1")]}, **more)
+
+
+def agent_of(storage: Any, model: ScriptedModel, budgets: Any, **settings: Any) -> Agent:
+    free = {"confirm": "never", "verification": "grounded", **settings}
+    options = AgentOptions(budgets=budgets)
+    return Agent(model, [look], effects={"look": "read"}, storage=storage, settings=free, options=options)
+
+
+async def spent(agent: Agent, scope: str, name: str) -> dict[str, float]:
+    rows = [row for row in await agent.budgets() if (row["scope"], row["name"]) == (scope, name)]
+    return {each["key"]: each["spent"] for row in rows for each in row["meter"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_runs_of_an_owner_share_the_day_and_a_person_extends_it(kind: str, tmp_path: Path) -> None:
+    """41.5: the second run of an owner finds the day used up, asks, and goes on with more; others have their own."""
+    storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
+    budgets = {"owner": Limits(model_calls=7), "zone": "Asia/Tokyo"}
+    async with agent_of(storage, working(), budgets) as agent:
+        first = await agent.start("look", owner="ann")
+        assert (first.status, first.spent["model_calls"]) == ("completed", 5)
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 5
+    async with agent_of(storage, working(), budgets) as agent:
+        second = await agent.start("look", owner="ann")
+        (pause,) = second.pending
+        assert (second.status, pause["kind"], pause["exhausted"]) == ("waiting", "budget", "model_calls")
+        assert pause["of_day"].startswith("owner:20")
+        assert "the owner ann" in pause["question"]
+        assert second.spent["model_calls"] == 1  # one is kept for the answer
+        assert {each["key"]: each for each in pause["meter"]}["model_calls"]["spent"] == 6
+        done = await agent.resume(second, "extend 5 model calls")
+        assert (done.status, done.spent["model_calls"], done.limits) == ("completed", 5, second.limits)
+        (row,) = [row for row in await agent.budgets() if row["scope"] == "owner"]
+        assert {each["key"]: (each["spent"], each["limit"]) for each in row["meter"]}["model_calls"] == (10, 12)
+    async with agent_of(storage, working(), budgets) as agent:
+        assert (await agent.start("look", owner="bob")).status == "completed"
+    await storage.aclose()
+
+
+async def test_planning_asks_and_a_queue_has_its_day_too(storage: Any) -> None:
+    """41.5: the budget of a queue holds for all owners; where nothing is planned yet, planning asks."""
+    async with agent_of(storage, ScriptedModel([answer("1"), answer("2")]), {"queue": {"model_calls": 1}}) as agent:
+        assert (await agent.start("first", owner="ann")).status == "answered"
+        waits = await agent.start("second", owner="bob")
+        assert waits.pending[0]["of_day"].startswith("queue:")
+        assert waits.spent.get("model_calls", 0) == 0
+        assert "replan" not in str(waits.pending[0]["options"])
+        assert (await agent.resume(waits, "extend")).answer == "2"
+
+
+@pytest.mark.parametrize(("policy", "status"), [("deliver", "partial"), ("stop", "partial")])
+async def test_where_nobody_is_asked_the_policy_decides(policy: str, status: str, storage: Any) -> None:
+    """41.5, H13: at the budget of a day the run ends like at any limit, and makes no further request."""
+    budgets = {"owner": {"model_calls": 3}}
+    async with agent_of(storage, working(), budgets, on_exhausted=policy) as agent:
+        run = await agent.start("look", owner="ann")
+        assert run.outcome
+        assert run.outcome["status"] in (status, "exhausted")
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"] <= 3
+
+
+async def test_two_steps_at_once_share_the_day(storage: Any) -> None:
+    """41.5: steps of one run do not wait for each other's announcements for ever, and stay within the day."""
+    plan = submit_plan([{"content": f"look {n}", "tools": ["look"], "depends_on": []} for n in range(2)])
+    steps = {f"s{n}": [call("look", text="a"), call("look", text="b"), finish_step("", f"s{n}.1")] for n in (1, 2)}
+    model = ScriptedModel(roles={"triage": [plan], "execute": steps}, strict=False)
+    async with agent_of(storage, model, {"owner": {"model_calls": 5}}, on_exhausted="deliver") as agent:
+        run = await agent.start("look", owner="ann")
+        assert run.outcome
+        assert run.spent["model_calls"] <= 5
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"]
+
+
+LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
+
+
+def _work(url: str, pipe: Connection) -> None:
+    async def work(owner: str) -> None:
+        model = working(6, strict=False)
+        async with agent_of(url, model, {"owner": LIMITS[owner]}, on_exhausted="stop") as agent:
+            pipe.send("ready")
+            pipe.recv()
+            run = await agent.start("look", owner=owner)
+            pipe.send((len(model.requests), dict(run.spent)))
+
+    for owner in LIMITS:
+        asyncio.run(work(owner))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_processes_at_once_stay_within_the_day(kind: str, tmp_path: Path) -> None:
+    """41.5: three processes at once make no request too many, and exceed what is known afterwards by one request."""
+    url = fresh_url(kind, tmp_path)
+    async with agent_of(url, working(0), {"owner": {"model_calls": 1}}) as agent:
+        await agent.threads()
+        workers = []
+        for _ in range(3):
+            ours, theirs = forks.Pipe()
+            process = forks.Process(target=_work, args=(url, theirs), daemon=True)
+            process.start()
+            workers.append((process, ours))
+        for owner, limit in LIMITS.items():
+            for _, pipe in workers:
+                assert await asyncio.to_thread(pipe.recv) == "ready"
+            for _, pipe in workers:
+                pipe.send("go")
+            results = [await asyncio.to_thread(pipe.recv) for _, pipe in workers]
+            total = await spent(agent, "owner", owner)
+            ((key, most),) = limit.items()
+            dearest = max(run[key] / made for made, run in results if made)
+            assert total["model_calls"] == sum(requests for requests, _ in results)
+            assert total[key] == sum(run.get(key, 0) for _, run in results)
+            assert most * 0.6 < total[key] <= (most if key == "model_calls" else most + 2 * dearest)
+        for process, _ in workers:
+            process.join()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_charge_counts_once_although_the_process_dies(kind: str, tmp_path: Path) -> None:
+    """41.5: what a process announced that died stands in nobody's way for long, and what it charged counts once."""
+    url = fresh_url(kind, tmp_path)
+    pipe, theirs = forks.Pipe()
+    process = forks.Process(target=_die, args=(url, theirs), daemon=True)
+    process.start()
+    thread = await asyncio.to_thread(pipe.recv)
+    process.kill()
+    process.join()
+    async with agent_of(url, working(3, strict=False), {"owner": {"model_calls": 4}}) as agent:
+        other = await agent.start("look", owner="ann", settings={"on_exhausted": "stop"})
+        before = await spent(agent, "owner", "ann")
+        assert before["model_calls"] == 2 + other.spent["model_calls"] == 3
+        resumed = await agent.resume(thread)
+        assert resumed.pending[0]["of_day"]
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 4 == 1 + resumed.spent["model_calls"]
+
+
+def _die(url: str, pipe: Connection) -> None:
+    async def stay(messages: Any, tools: Any) -> Any:
+        pipe.send("t")
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        plan = submit_plan([{"content": "look", "tools": ["look"], "done_when": ["seen"]}])
+        model = ScriptedModel(roles={"triage": [plan], "execute": [call("look", text="0"), stay]})
+        async with agent_of(url, model, {"owner": {"model_calls": 4}}) as agent:
+            await agent.start("look", owner="ann", thread_id="t")
+
+    asyncio.run(work())
+
+
+def test_wrong_budgets_are_refused() -> None:
+    """A budget of a day says what it cannot limit, and which zones there are."""
+    for given, said in (
+        ({"owner": {"rounds": 1}}, "rounds: a budget of a day limits model_calls"),
+        ({"owners": {}}, "there is no owners"),
+        ({"zone": "Mars"}, "is not a time zone"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            Agent(ScriptedModel(), storage="memory:", options=AgentOptions(budgets=given))
