@@ -703,7 +703,8 @@ class Runner:
             yield
         finally:
             if budget:
-                await budget.close()
+                with suppress(Exception):  # who waits for it finds that nobody works here
+                    await budget.close()
 
     @contextmanager
     def _record_and_trace(

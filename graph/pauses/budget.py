@@ -18,10 +18,9 @@ from donewhen.state.language.texts import (
     translate_option,
     unclear,
 )
-from donewhen.state.language.words import fold_words
 from donewhen.state.ledger import Amounts, MeterRow, add
 from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
-from donewhen.state.people.answers import OWN_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
+from donewhen.state.people.answers import OWN_KEYS, TEXT_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
 from donewhen.state.plan.planning import plan_after_failure
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
@@ -89,10 +88,10 @@ class BudgetPause(OpenPause):
     def understand(self, given: AnswerShape) -> Answer | Unclear:
         """Return an extension, another option, or a question for what is missing: words could cost money."""
         text = words_of(given)
-        more = {key: item for key, item in given.fields.items() if key not in OWN_KEYS}
-        if given.verb == "other" and fold_words(text) in ("", "extend") and more:
-            return self._read_extension(more.get("extend", more.get("amounts", more)))
+        more = {key: item for key, item in given.fields.items() if key not in (*OWN_KEYS, *TEXT_KEYS)}
         key, rest = match_option(text, "budget")
+        if given.verb == "other" and (key == "extend" or not text) and more:
+            return self._read_extension(more.get("extend", more.get("amounts", more)))
         if key == "replan" and not self.may_replan:
             return unclear("unplanned")
         if key == "replan" and given.verb != "approve":

@@ -70,7 +70,7 @@ class AnswerShape:
     verb: Verb
     """The button that was pressed; `text` for typed text, `list` for several values, `other` for unknown keys."""
     text: str = ""
-    """The words sent with it, or the word of an unknown verb."""
+    """The words sent with it; of an unknown verb its word, and the words after a colon, as a person types them."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The edited arguments, or all keys of a dict in no known shape."""
     action: str | None = None
@@ -205,7 +205,7 @@ def _read_decision(value: dict[str, Any]) -> AnswerShape | str:
     if verbs:
         return AnswerShape(verbs.pop(), text, fields, action)
     if words:
-        return AnswerShape("other", words[0], value)
+        return AnswerShape("other", f"{words[0]}: {text}" if text else words[0], value)
     if fields:
         return AnswerShape("edit", text, fields, action)
     if text and set(value) - {"id", "revision"} <= set(TEXT_KEYS):

@@ -140,6 +140,20 @@ def test_answers_to_a_budget() -> None:
         assert [value for value in values if read_answer(value, asked) != answer] == []
 
 
+def test_the_words_beside_an_options_name_are_kept() -> None:
+    """C02, 41.4a: `{"type": "replan", "message": "cheaper"}` is “replan: cheaper”, at every such pause."""
+    for kind, about in (("budget", "budget"), ("question", "failure")):
+        pause = pending(kind, **({} if kind == "budget" else {"about": about, "options": option_texts("en", about)}))
+        wanted = read_answer("replan: cheaper", pause)
+        assert wanted.text == "cheaper"  # type: ignore[union-attr]
+        for key in ("message", "reason", "args"):
+            assert read_answer({"type": "replan", key: "cheaper"}, pause) == wanted
+    extended = read_answer("extend: 5 rounds", pending("budget"))
+    assert read_answer({"type": "extend", "message": "5 rounds"}, pending("budget")) == extended
+    more = {"type": "extend", "amounts": {"rounds": 5}, "message": "please"}
+    assert read_answer(more, pending("budget")) == extended
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_example_of_an_extension_can_be_said(language: str) -> None:
     """C02, Q84: the question's own example is understood in each language, also of amounts with thousands or cents."""
