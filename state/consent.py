@@ -1,9 +1,10 @@
 """Decide which argument of a write has which source. Pure; it reads structure, never the meaning of words (X25).
 
-A source is what a person was shown or picked, or a field that names something in what a tool of somebody else
-returned: the approved plan's step, an option, a form's field, an answer that is the value, the goal while no plan was
-shown, `payee.iban` of a result, and sums of such amounts. Free text, titles and bodies are none, because injected
-instructions are there; nor is what a tool returned because the model wrote it there, unless a person wrote it too.
+A source is something that a person was shown or picked: the approved plan's step, an option, a form's field, an answer
+that is the value, or the goal while no plan was shown. It may also be a field that names something in a tool's result,
+such as `payee.iban`, or a sum of such amounts. Free text, titles and bodies are no sources, because they may hold
+injected instructions. A value that the model itself wrote into what the tool returns is none, unless a person wrote it,
+too.
 """
 
 import posixpath
@@ -53,7 +54,7 @@ PROSE_WORDS = 12
 LONG = 10_000
 """The beginning of a longer text of several lines tells whether it is prose."""
 FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
-"""Numbers that act as switches, or mean none or all."""
+"""Numbers that act as switches, or stand for none or all."""
 MOST_NESTED = 60
 MOST_SIBLINGS = 2_000
 """The most values of one field of a result that are compared with what the plan names."""
@@ -98,10 +99,10 @@ class Argument:
     """Such as `to` or `items[0].id`."""
     value: str
     source: Source | None
-    """None if nothing that a person saw, and no field that names something, says it."""
+    """None if it is in nothing that a person saw, and in no field that names something."""
 
     def row(self, chars: int | None = None) -> dict[str, Any]:
-        """Return it as data of a question or a receipt, with so many characters of the value."""
+        """Return it as a row of a question or a receipt; its value is cut after `chars` characters."""
         source = {"kind": self.source.kind, "at": self.source.at, "field": self.source.field} if self.source else None
         return {"argument": self.path, "value": self.value[:chars], "source": source}
 
@@ -135,7 +136,7 @@ class Given:
 
 
 def values_of(arguments: Any, schema: Any = None, path: str = "", name: Words = (), depth: int = 0) -> Iterator[Given]:
-    """Yield the values of a call that may need a source, and those names in it that its schema does not know."""
+    """Yield the values of a call that may need a source; names of arguments that its schema lacks are among them."""
     kinds = list(_kinds(schema))
     if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_in_schema(arguments, kinds):
         return
@@ -173,8 +174,9 @@ def _is_in_schema(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
 def parts_of(given: Given) -> list[str]:
     """Return the parts of a value that need a source.
 
-    That is all of an argument whose name or format says that it names something, and of a single word or number; of
-    longer texts what looks like an address, an id or a path; and of free text only addresses, unless it is prose.
+    The whole value needs one if its argument's name or format says that it names something, or if it is a single word
+    or number. In longer texts, whatever looks like an address, an id or a path needs one; in free text only addresses,
+    and in prose nothing.
     """
     if not isinstance(given.value, str):
         return [] if _is_flag(str(given.value)) else [str(given.value)]
@@ -194,7 +196,7 @@ def parts_of(given: Given) -> list[str]:
 
 
 def _addresses_in(text: str, *, one_line: bool) -> list[str]:
-    """Return the addresses and URLs in a text; none in prose, unless its name says that it is a line."""
+    """Return the addresses and URLs in a text; none in prose, unless its name says that it is a single line."""
     prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
     if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
         return []
@@ -213,10 +215,10 @@ def _is_flag(text: str) -> bool:
 
 
 def sources_of(run: Mapping[str, Any], step: str = "", today: str = "") -> "Sources":
-    """Collect what a step's writes may take their arguments from.
+    """Collect the sources for the arguments of a step's writes.
 
-    That is what the plan says for the step and for those that it depends on, if a person approved the plan; the goal
-    otherwise, and the requests before it.
+    If a person approved the plan, they are what the plan says for the step and for the steps that it depends on;
+    otherwise the goal and the earlier requests.
     """
     known = Sources()
     approval = run.get("approval") or {}
@@ -295,7 +297,7 @@ class Sources:
         self._given: list[tuple[int, str]] = []
         """The arguments of the calls of this run, with the numbers of their observations."""
         self._wrote: set[str] = set()
-        """What writes of this run were made to."""
+        """The targets of this run's writes."""
         self._seen: set[str] = set()
         self._waiting: list[tuple[int, JournalEntry, str]] = []
         """Results that were not read yet."""
@@ -322,12 +324,12 @@ class Sources:
         self._narrowed.clear()
 
     def hear(self, reply: str) -> None:
-        """Add a sentence with which a person answered a question. It is no source; a lookup of an id in it is one."""
+        """Add a sentence that answered a question. It is no source, but what is looked up by an id in it is one."""
         if _first_word(reply) != "no":
             self._replies.append(Said.read(reply))
 
     def decide(self, row: Mapping[str, Any]) -> None:
-        """Add the values of calls that a person approved or edited; those of rejected ones ask from then on."""
+        """Add the values of calls that a person approved or edited; those of rejected calls are asked about again."""
         if row["kind"] != "tool":
             return
         if row["decision"] in ("approve", "edit"):
@@ -350,9 +352,9 @@ class Sources:
             self._refused.discard(form)
 
     def answer(self, text: str, question: str = "", at: str = "") -> None:
-        """Add what a person answered if it is a value as a whole, an option, or the fields of a form.
+        """Add a person's answer if it is a value as a whole, an option, or the fields of a form.
 
-        A plain yes agrees to what the question shows; what a no was said to asks from then on.
+        A plain yes agrees to the values that the question shows; after a no, these are asked about from now on.
         """
         source = Source("answer", at)
         if _first_word(text) == "no":
@@ -370,7 +372,7 @@ class Sources:
     # what tools returned
 
     def is_new(self, id: str) -> bool:
-        """Return whether nothing with this id counts yet; from now on it does."""
+        """Return whether this id was not added before, and add it."""
         seen = id in self._seen
         self._seen.add(id)
         return not seen
@@ -415,7 +417,7 @@ class Sources:
 
     @property
     def long(self) -> list[str]:
-        """Observations of which only head and tail are at hand; pass their full text to `read`."""
+        """Return the ids of observations whose stored text is shortened; pass their full text to `read`."""
         return list(self._long)
 
     def read(self, id: str, text: str) -> None:
@@ -450,7 +452,7 @@ class Sources:
             siblings[fold(str(value))] = None
 
     def _add_sum(self, number: int, entry: JournalEntry, text: str) -> None:
-        """Add what was calculated of amounts that have sources, each used as often as it is there."""
+        """Add the result of a calculation whose amounts have sources; each amount may be used as often as it occurs."""
         (expression,) = _texts([*entry["arguments"].values()]) if len(entry["arguments"]) == 1 else ("",)
         operands = Counter(re.findall(r"\d[\d.]*", expression))
         if not operands or not _SUM.fullmatch(expression) or "**" in expression or operands.total() > MOST_OPERANDS:
@@ -478,7 +480,7 @@ class Sources:
         for given in values_of(arguments, schema):
             for part in parts_of(given):
                 if not (self.has_plan or given.is_named) and _PLAIN.fullmatch(part):
-                    continue  # nobody was shown what its words are held against
+                    continue  # no plan was shown, so there is nothing to compare its words with
                 source = self.find(part, given.name, given.format)
                 found.setdefault((given.path, part), Argument(given.path, part, source))
         return list(found.values())
@@ -550,7 +552,7 @@ class Sources:
         return any(each.names(exact, forms, (), (), named=True) for each in self._replies)
 
     def _is_passed_over(self, row: Row) -> bool:
-        """Return whether the plan names other values of the same field of the result, and so not this one."""
+        """Return whether the plan names other values of the same field of the result, which rules this one out."""
         place = (row.entry, row.field.group)
         if place not in self._narrowed:
             values = self._siblings.get(place, {})
@@ -559,7 +561,7 @@ class Sources:
 
 
 def _is_of(row: Row, name: Words) -> bool:
-    """Return whether a value is part of something with the name of which an argument is the id."""
+    """Return whether a value belongs to the thing that an argument of this name identifies."""
     about = row.field.owner | {word.removesuffix("s") for word in words_of(row.tool)}
     return len(name) < 2 or bool(about & {word.removesuffix("s") for word in name[:-1]})
 

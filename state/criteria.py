@@ -124,7 +124,7 @@ def _criteria(value: Any) -> Any:
 
 
 def is_blank(criterion: Any) -> bool:
-    """Return whether a written criterion is none: nothing, or a text without words."""
+    """Return whether a written criterion is empty, or a text without words."""
     return criterion is None or (isinstance(criterion, str) and not criterion.strip())
 
 
@@ -161,12 +161,12 @@ def _matches(expression: str, text: str) -> tuple[bool, str]:
     import regex  # only where a pattern is
 
     try:
-        found = regex.search(expression, text, timeout=PATTERN_SECONDS, concurrent=True)
+        match = regex.search(expression, text, timeout=PATTERN_SECONDS, concurrent=True)
     except TimeoutError:
         return False, f"the pattern {expression[:80]!r} took too long; write a simpler one"
     except MemoryError:
         return False, f"the pattern {expression[:80]!r} took too much memory; write a simpler one"
-    return found is not None, f"the result {'matches' if found else 'does not match'} {expression[:80]!r}"
+    return match is not None, f"the result {'matches' if match else 'does not match'} {expression[:80]!r}"
 
 
 def _parse(text: str) -> Any:
@@ -177,8 +177,8 @@ def _parse(text: str) -> Any:
 
 
 def _equals(wanted: Any, text: str) -> tuple[bool, str]:
-    found = _parse(text)
-    same = _is_same(found, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
+    parsed = _parse(text)
+    same = _is_same(parsed, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
     return same, f"the result is {text.strip()[:120]!r}, expected {wanted!r}"
 
 
@@ -187,12 +187,12 @@ def _is_same(left: Any, right: Any) -> bool:
 
 
 def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
-    found = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000])]
-    if len(found) != 1:
-        return False, f"the result holds {len(found)} numbers where one was expected; use a path"
+    numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000])]
+    if len(numbers) != 1:
+        return False, f"the result holds {len(numbers)} numbers where one was expected; use a path"
     return math.isclose(
-        found[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12
-    ), f"the result is {found[0]:g}, expected {wanted:g}"
+        numbers[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12
+    ), f"the result is {numbers[0]:g}, expected {wanted:g}"
 
 
 def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
@@ -204,30 +204,30 @@ def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
     except (ValueError, RecursionError):
         return False, "the result is not JSON, so it has no path"
     try:
-        found = [match.value for match in parse(path).find(document)]
-    except Exception as error:  # a filter that compares what cannot be compared raises whatever that raises
+        values = [match.value for match in parse(path).find(document)]
+    except Exception as error:  # a filter may compare values that cannot be compared, which raises anything
         return False, f"{path} cannot be read from the result: {type(error).__name__}"
-    shown = json.dumps(found[0], ensure_ascii=False)[:120] if found else "not there"
-    said = f"{path} is {shown}, expected {op} {value!r}"
+    shown = json.dumps(values[0], ensure_ascii=False)[:120] if values else "not there"
+    sentence = f"{path} is {shown}, expected {op} {value!r}"
     if op == "exists":
-        return bool(found), said
-    return bool(found) and all(_compares(item, op, value) for item in found), said
+        return bool(values), sentence
+    return bool(values) and all(_compares(item, op, value) for item in values), sentence
 
 
-def _compares(found: Any, op: str, value: Any) -> bool:
+def _compares(actual: Any, op: str, value: Any) -> bool:
     if op in ("==", "!="):
-        return _is_same(found, value) == (op == "==")
+        return _is_same(actual, value) == (op == "==")
     if op == "contains":
-        return _contains(found, value)
-    if not _is_number(found) or not _is_number(value):
+        return _contains(actual, value)
+    if not _is_number(actual) or not _is_number(value):
         return False
-    return bool(ORDER[op](found, value))
+    return bool(ORDER[op](actual, value))
 
 
-def _contains(found: Any, value: Any) -> bool:
-    if isinstance(found, (str, dict)):
-        return isinstance(value, str) and value in found
-    return isinstance(found, list) and any(_is_same(item, value) for item in found)
+def _contains(container: Any, value: Any) -> bool:
+    if isinstance(container, (str, dict)):
+        return isinstance(value, str) and value in container
+    return isinstance(container, list) and any(_is_same(item, value) for item in container)
 
 
 def _is_number(value: Any) -> bool:
@@ -238,9 +238,9 @@ def _is_number(value: Any) -> bool:
 
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
-    """Return why this regular expression is refused, in words for its author; None if it is not.
+    """Return why this regular expression is refused, in words for its author; None if it is accepted.
 
-    `groups` is the most capturing groups; for short texts more do no harm.
+    `groups` is the most capturing groups; more are harmless where texts are short.
     """
     if _VERBOSE.search(pattern):
         return f"{pattern[:80]!r} has the flag x; write the pattern without it"
@@ -282,7 +282,7 @@ def count_elements(pattern: str) -> int:
 
 
 def path_problem(path: str) -> str | None:
-    """Return why this JSON path is refused; None if it is not."""
+    """Return why this JSON path is refused; None if it is accepted."""
     if len(path) > PATH_CHARS:
         return f"a path has at most {PATH_CHARS} characters; this one has {len(path):,}"
     if "=~" in path or "sub(" in path:

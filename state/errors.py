@@ -48,7 +48,7 @@ class PlanError(DoneWhenError):
 
 
 class ScheduleError(DoneWhenError):
-    """There is no such schedule, or it may not do that now."""
+    """There is no such schedule, or it cannot do that now."""
 
 
 class ToolError(DoneWhenError):

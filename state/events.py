@@ -18,11 +18,11 @@ class Placed(TypedDict):
     turn: int
     """The number of the request on the thread, from 1."""
     seq: int
-    """Greater than that of any earlier event of the thread, in any process, and the same in every stream and for those
-    who watch; use it as a cursor."""
+    """Greater than that of any earlier event of the thread, in any process. The same in every stream and in `watch`, so
+    use it as a cursor."""
     after: int
-    """The `seq` of the event before that is kept, or 0. If you have that event, or a later one, you missed nothing but
-    pieces of speech and what else passes."""
+    """The `seq` of the last stored event before this one, or 0. If you have that event, or a later one, you missed only
+    events that are not stored, such as pieces of speech."""
 
 
 class Started(Placed):
@@ -84,7 +84,7 @@ class Stalled(Placed):
 class Speech(Placed):
     """A piece of text from the planner (`step` None) or a step; the pieces of one `argument` join to the exact text.
 
-    Who watches gets the whole text of a message at once, under the same `id`.
+    `watch` yields the whole text of a message at once, under the same `id`.
     """
 
     type: Literal["speech"]

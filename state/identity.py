@@ -1,8 +1,8 @@
 """Read the fields of a tool's result that name something, such as an id, an address or a path. Pure.
 
-Only data is read: JSON, JSON lines, and tables whose lines have equally many cells. Text around data makes it prose,
-because the author of the text may have written the data too. Which fields name something is said by the tool's output
-schema or its metadata, else by their plain names; what is in a title or a body is never known.
+Only data is read: JSON, JSON lines, and tables whose lines have equally many cells. Text around data makes the whole
+prose, because the author of the text may have written the data, too. The tool's output schema or its metadata say
+which fields name something, else the plain names of the fields do. Titles and bodies never name something.
 """
 
 import csv
@@ -36,12 +36,12 @@ NAMES_SOMETHING = _set(
     "address address1 address2 street zip postcode host hostname domain ip branch commit sha hash ref slug user payee "
     "channel owner"
 )
-"""Last words of the names of such fields in the singular, where no schema says it."""
+"""The last words, in the singular, of the names of fields that name something, for tools without a schema."""
 FREE_TEXT = _set(
     "subject title body text message content description summary comment note reason caption headline detail "
     "instruction review feedback explanation question answer prompt bio about remark memo html markdown snippet old new"
 )
-"""Last words of the names of fields and arguments that hold free text, in the singular."""
+"""The last words, in the singular, of the names of fields and arguments that hold free text."""
 FAMILIES = {
     "people": "email mail sender from to cc bcc recipient participant user username login handle owner payee",
     "money": "iban bic account payee recipient sender from to",
@@ -52,7 +52,7 @@ FAMILIES = {
     "rooms": "channel",
     "code": "branch commit sha hash ref",
 }
-"""Names that are about one kind of thing; a value of one kind is not taken for one of another."""
+"""Kinds of things, each with the words that name them; a value of one kind is never taken for one of another."""
 DERIVED = NAMES_SOMETHING - {
     "email",
     "emails",
@@ -66,7 +66,7 @@ DERIVED = NAMES_SOMETHING - {
     "link",
     "path",
 }
-"""Words in the name of a tool that say what its bare values are; a mail or a file may be the address or the text."""
+"""Words in a tool's name that name its bare values. “Mail” and “file” are none: they may mean an address or a text."""
 
 _WORDS = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
@@ -80,18 +80,18 @@ class Field:
     path: str
     """Such as `items[2].id`."""
     group: str
-    """The path without the places in lists and the keys of records, which its siblings have too."""
+    """The path without positions in lists and keys of records: siblings have the same."""
     name: tuple[str, ...]
     """The words of its name."""
     value: str | int | float
     is_key: bool = False
     """True if it is the key of a record."""
     is_derived: bool = False
-    """True if its name is that of its tool, because it has none of its own."""
+    """True if its name is derived from its tool's, because the value is bare."""
 
     @property
     def owner(self) -> set[str]:
-        """The words of what it is part of, in the singular."""
+        """Return the words, in the singular, of the name of the thing that it is part of."""
         return {word.removesuffix("s") for part in self.group.split(".") for word in words_of(part)}
 
 
@@ -132,9 +132,9 @@ def _families(words: Sequence[str]) -> set[str]:
 
 
 def _core(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a name in the singular, without that it is an id or a number."""
-    kept = [word for word in words if word not in ("id", "ids", "number", "numbers", "no", "nr", "key")]
-    return tuple(word[:-1] if len(word) > 3 and word.endswith("s") else word for word in kept or words)
+    """Return the words of a name in the singular, without those for an id or a number."""
+    core = [word for word in words if word not in ("id", "ids", "number", "numbers", "no", "nr", "key")]
+    return tuple(word[:-1] if len(word) > 3 and word.endswith("s") else word for word in core or words)
 
 
 def fields_of(text: str, tool: str = "") -> Iterator[Field]:

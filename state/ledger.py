@@ -80,7 +80,7 @@ class MeterRow(TypedDict):
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
 ROUND = ("rounds", "model_calls")
-"""The amounts of which a round takes one."""
+"""The amounts that a round uses one of."""
 KNOWN_AFTERWARDS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
 """Amounts known only after they are spent; when they run out, the call in flight still ends."""
 CACHE_WRITES = "cache_write_tokens"
@@ -154,8 +154,8 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
     """
     split: dict[str, list[float]] = {}
     for key, amount in left.items():
-        kept = reserve.get(key, 0)
-        free = max(0, amount - (math.ceil(kept) if isinstance(amount, int) else kept))
+        reserved = reserve.get(key, 0)
+        free = max(0, amount - (math.ceil(reserved) if isinstance(amount, int) else reserved))
         if isinstance(free, int):
             split[key] = [free // parts + (1 if index < free % parts else 0) for index in range(parts)]
         else:  # rounded down: a quotient rounded up would add up to more than there is
@@ -170,8 +170,8 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
     average.
     """
     made = (spent or {}).get("model_calls", 0)
-    known = {key: (spent or {}).get(key, 0) for key in KNOWN_AFTERWARDS}
-    return {key: 2 * calls * amount / made for key, amount in known.items() if amount} if made and calls else {}
+    amounts = {key: (spent or {}).get(key, 0) for key in KNOWN_AFTERWARDS}
+    return {key: 2 * calls * amount / made for key, amount in amounts.items() if amount} if made and calls else {}
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 else:
 
     class _OptionsType(type(BaseModel)):
-        def __call__(cls, *args: Any, **given: Any) -> Any:
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
             try:
-                return super().__call__(*args, **given)
+                return super().__call__(*args, **fields)
             except ValidationError as error:
                 raise ConfigError(f"{cls.__name__}: {'; '.join(option_problems(cls, error))}") from None
 
@@ -25,12 +25,12 @@ else:
 
 def option_problems(kind: type[BaseModel], error: ValidationError) -> Iterator[str]:
     """Yield each problem in a sentence."""
-    for item, said in zip(error.errors(), validation_problems(error), strict=False):
+    for item, sentence in zip(error.errors(), validation_problems(error), strict=False):
         *path, name = map(str, item["loc"] or ("",))
         if item["type"] == "extra_forbidden":
             yield f"there is no {'.'.join((*path, name))}{name_hint(name, _fields_at(kind, path))}"
         else:
-            yield said
+            yield sentence
 
 
 def _fields_at(kind: type[BaseModel], path: list[str]) -> list[str]:

@@ -60,8 +60,8 @@ def let_ids_follow(id: str) -> int | None:
 
 
 def named_types(graph: CompiledStateGraph[Any, Any, Any, Any]) -> frozenset[tuple[str, ...]]:
-    """Return module and name of each type that the schemas of a graph, and of the graphs within it, name, beyond those
-    that are read everywhere: dataclasses, enums and Pydantic models, as LangGraph collects them.
+    """Return module and name of each dataclass, enum and Pydantic model that is named in the schemas of a graph or of a
+    graph within it, as LangGraph collects them; types that are revived everywhere are left out.
     """
     named = set[tuple[str, ...]]()
     for each in (graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))):
@@ -94,14 +94,14 @@ class _ResumeValues:
 
 def with_resume_values(config: RunnableConfig, values: Sequence[Any]) -> RunnableConfig:
     """Return a configuration in which `interrupt` returns these values, one after the other, and raises after them."""
-    given = _ResumeValues(values)
+    resume_values = _ResumeValues(values)
     scratchpad = PregelScratchpad(
         step=0,
         stop=0,
         call_counter=itertools.count().__next__,
-        interrupt_counter=given.count,
-        get_null_resume=given.take,
-        resume=given.values,
+        interrupt_counter=resume_values.count,
+        get_null_resume=resume_values.take,
+        resume=resume_values.values,
         subgraph_counter=itertools.count().__next__,
     )
     own = {CONFIG_KEY_SCRATCHPAD: scratchpad, CONFIG_KEY_SEND: lambda writes: None}

@@ -95,9 +95,9 @@ _WIDE = _WIDE | {"密钥", "令牌"}
 _WORDLESS = frozenset(("none", "null", "true", "false", "required", "missing", "unset", "redacted", "changeme"))
 
 
-def conceal(text: str, known: Sequence[str] = ()) -> str:
+def conceal(text: str, values: Sequence[str] = ()) -> str:
     """Return the text with recognized credentials replaced by `[redacted]`; everything else is unchanged."""
-    return _remove_spans(text, _find_credentials(text, known))
+    return _remove_spans(text, _find_credentials(text, values))
 
 
 def concealed_part(text: str, start: int, end: int) -> str:

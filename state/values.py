@@ -154,12 +154,13 @@ def fold_text(text: str) -> str:
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     """Return up to three similar names, best first."""
-    known = {known.casefold(): known for known in names}
+    by_folded = {by_folded.casefold(): by_folded for by_folded in names}
     wanted = name[:100].casefold()
-    tail = [other for other in known if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
-    inside = [other for other in known if len(wanted) > 2 and (wanted in other or other in wanted)]
+    tail = [other for other in by_folded if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
+    inside = [other for other in by_folded if len(wanted) > 2 and (wanted in other or other in wanted)]
     return [
-        known[other] for other in dict.fromkeys([*tail, *get_close_matches(wanted, known, cutoff=cutoff), *inside])
+        by_folded[other]
+        for other in dict.fromkeys([*tail, *get_close_matches(wanted, by_folded, cutoff=cutoff), *inside])
     ][:3]
 
 

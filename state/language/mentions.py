@@ -28,7 +28,7 @@ _EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›|，。；：！？、（）
 _UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """Letters of scripts that put no space between words."""
 MIXED = pattern(r"\A(?=.*\d)(?=.*[A-Z])(?=.*[a-z])[A-Za-z0-9_-]+")
-"""Ids of which the case counts."""
+"""Ids that are compared with regard to case."""
 _SIGNED_ID = pattern(r"[^\w\s/\\.~*+-](?=\w*\d)(?=\w*[^\W\d_])(\w+)")
 
 
@@ -41,18 +41,18 @@ class Said:
     measures: frozenset[Measure]
     dates: tuple[Date, ...]
     dateless: str
-    """The folded text without its dates, in which a short number is no id."""
+    """The folded text without its dates, so that a number in a date is not taken for an id."""
 
     @classmethod
     def read(cls, text: str) -> "Said":
-        """Return the text with what it names."""
+        """Return the text with the amounts and dates in it."""
         exact = unicodedata.normalize("NFKC", text)
         measures, dates = frozenset(measures_in(exact)), tuple(dates_in(exact))
         return cls(exact, fold(text), measures, dates, fold(without_dates(exact)))
 
     @classmethod
     def quantities_of(cls, text: str) -> "Said":
-        """Return the amounts and dates of a text alone, whose words name nothing."""
+        """Return only the amounts and dates of a text; its words then name nothing."""
         exact = unicodedata.normalize("NFKC", text)
         return cls("", "", frozenset(measures_in(exact)), tuple(dates_in(exact)), "")
 
@@ -111,7 +111,7 @@ def spellings(plain: str) -> tuple[str, ...]:
 
 def without_sign(plain: str) -> str:
     """Return an id of letters and digits without the sign that some write before it: `#W2002` is `W2002`."""
-    return found[1] if (found := _SIGNED_ID.fullmatch(plain)) else plain
+    return match[1] if (match := _SIGNED_ID.fullmatch(plain)) else plain
 
 
 def holds(text: str, form: str | Decimal) -> bool:

@@ -109,29 +109,29 @@ def amounts_of(text: str) -> set[Decimal]:
         return set()
     if sum(map(str.isdigit, digits)) > MOST_DIGITS:
         return set()
-    found = {digits} if _PLAIN.fullmatch(digits) else set()
+    amounts = {digits} if _PLAIN.fullmatch(digits) else set()
     if _GROUPED[0].fullmatch(digits):
-        found.add(digits.replace(",", ""))
+        amounts.add(digits.replace(",", ""))
     if _GROUPED[1].fullmatch(digits):
-        found.add(digits.replace(".", "").replace(",", "."))
+        amounts.add(digits.replace(".", "").replace(",", "."))
     if _GROUPED[2].fullmatch(digits):
-        found.add(digits.replace(",", "."))
-    return {number for each in found if (number := read_number(sign + each)) is not None}
+        amounts.add(digits.replace(",", "."))
+    return {number for each in amounts if (number := read_number(sign + each)) is not None}
 
 
 def measures_in(text: str) -> set[Measure]:
     """Return the amounts in a text that are not part of an id, each with its unit; written-out ones as well."""
-    found = set[Measure]()
+    measures = set[Measure]()
     text = _UNSPACED.sub(" ", text)
     for each in _NUMBER.finditer(text):
         digits = each[3].rstrip(".,'")
         numbers = amounts_of(f"-{digits}" if each[1] == "-" else digits)
         before = each[2] or (word[1].casefold() if (word := _BEFORE.search(text[: each.start()][-8:])) else "")
-        found |= _with_unit(numbers, text, each.start(3) + len(digits), before)
+        measures |= _with_unit(numbers, text, each.start(3) + len(digits), before)
     for spaced in _SPACED.finditer(text):
-        found |= _with_unit(amounts_of(spaced[0].replace(" ", "")), text, spaced.end(), "")
+        measures |= _with_unit(amounts_of(spaced[0].replace(" ", "")), text, spaced.end(), "")
     written = (each[0].casefold() for each in _WORD.finditer(text))
-    return found | {(NUMBERS[each], "") for each in written if each in NUMBERS}
+    return measures | {(NUMBERS[each], "") for each in written if each in NUMBERS}
 
 
 def _with_unit(numbers: set[Decimal], text: str, end: int, before: str) -> set[Measure]:
@@ -201,5 +201,5 @@ def without_dates(text: str) -> str:
     return text
 
 
-def _without_month(month: int, found: re.Match[str]) -> str:
-    return " " if found[month].casefold() in MONTHS else found[0]
+def _without_month(month: int, match: re.Match[str]) -> str:
+    return " " if match[month].casefold() in MONTHS else match[0]

@@ -29,14 +29,14 @@ def terms(text: str) -> list[str]:
 
     docs/tool_selection.md compares this with other methods.
     """
-    found: list[str] = []
+    parts: list[str] = []
     for word in _WORD.findall(_plain(text)):
         position = 0
         for run in _UNSPACED.finditer(word):
-            found += _of_word(word[position : run.start()]) + _pairs(run[0])
+            parts += _of_word(word[position : run.start()]) + _pairs(run[0])
             position = run.end()
-        found += _of_word(word[position:])
-    return found
+        parts += _of_word(word[position:])
+    return parts
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,7 @@
 """Short replies that can only mean yes, no, cancel or later: every word of them is in a short list of one language.
 
-The lists are in the section `words` of the catalogues; a word of `beside` (please, thanks) means nothing alone. All
-other texts mean nothing here: they are said to a model, because code does not guess the meaning of longer texts.
+The lists are in the section `words` of the catalogues; a word of `beside` (please, thanks) means nothing alone. Every
+other text means nothing here and goes to a model, because code does not guess the meaning of longer texts.
 """
 
 import unicodedata
@@ -54,7 +54,7 @@ class Phrases:
     beside: Sequence[str]
 
     def cover(self, text: str) -> bool:
-        """Return whether the folded text is phrases of these from beginning to end, at least one of `main`."""
+        """Return whether the folded text consists of these phrases alone, with at least one of `main`."""
         reached: dict[int, bool] = {0: False}
         for start in range(len(text)):
             if start not in reached:
@@ -72,9 +72,9 @@ def read_word(text: str) -> Meaning | None:
     folded = _fold(fold_words(text).removeprefix("/"))
     if not folded:
         return None
-    found = {each.meaning for each in _phrases() if folded in each.main}
-    found = found or {each.meaning for each in _phrases() if each.cover(folded)}
-    return found.pop() if len(found) == 1 else None
+    meanings = {each.meaning for each in _phrases() if folded in each.main}
+    meanings = meanings or {each.meaning for each in _phrases() if each.cover(folded)}
+    return meanings.pop() if len(meanings) == 1 else None
 
 
 def asks_something(text: str) -> bool:
@@ -111,19 +111,19 @@ def _fold(text: str) -> str:
     """Return a text without punctuation, and without the accents of Latin letters, which people leave out."""
     plain = _PAUSES.sub(" ", _SIGNS.sub(r" \g<0> ", _DROPPED.sub("", text)))
     apart = unicodedata.normalize("NFD", plain)
-    kept = (
+    letters = (
         sign
         for at, sign in enumerate(apart)
         if not (unicodedata.combining(sign) and at and "LATIN" in unicodedata.name(apart[at - 1], ""))
     )
-    return " ".join(unicodedata.normalize("NFC", "".join(kept)).split())
+    return " ".join(unicodedata.normalize("NFC", "".join(letters)).split())
 
 
 @cache
 def _phrases() -> list[Phrases]:
-    found = []
+    phrases = []
     for words in (*(catalogue(language)["words"] for language in LANGUAGES), ELSEWHERE):
         both = {key: f"{words.get(key, '')} | {more}".split("|") for key, more in EVERYWHERE.items()}
-        said = {key: [_fold(fold_words(each)) for each in listed if each.strip()] for key, listed in both.items()}
-        found += [Phrases(meaning, said[meaning], said["beside"]) for meaning in MEANINGS]
-    return found
+        folded = {key: [_fold(fold_words(each)) for each in listed if each.strip()] for key, listed in both.items()}
+        phrases += [Phrases(meaning, folded[meaning], folded["beside"]) for meaning in MEANINGS]
+    return phrases

@@ -19,31 +19,31 @@ _TAG = pattern(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
 
 def primary_language(tag: str | None) -> str:
     """Return the primary language of a BCP 47 tag in lower case; "" for an invalid tag."""
-    found = _TAG.fullmatch(str(tag or "").strip())
-    return found[1].lower() if found else ""
+    match = _TAG.fullmatch(str(tag or "").strip())
+    return match[1].lower() if match else ""
 
 
 def other_language(declared: str | None, *wanted: str | None) -> str:
-    """Return the wanted language if what a text was declared to be written in is another one; "" otherwise.
+    """Return the wanted language if a text was declared to be in another one; "" otherwise.
 
-    The first of the `wanted` tags counts that says one. What a text is written in is never guessed.
+    The first valid one of the `wanted` tags counts. The language of a text is never guessed.
     """
-    language = next((found for found in map(primary_language, wanted) if found), "")
+    language = next((tag for tag in map(primary_language, wanted) if tag), "")
     return language if primary_language(declared) not in ("", language) else ""
 
 
 def known_language(*tags: str | None) -> str:
     """Return the first of these BCP 47 tags that has a catalogue; English if none has."""
-    return next((found for found in map(primary_language, tags) if found in LANGUAGES), "en")
+    return next((tag for tag in map(primary_language, tags) if tag in LANGUAGES), "en")
 
 
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
-    """Return the texts of one language: sections of key → text. Of several words for an option the first is shown."""
+    """Return the texts of one language: sections of key → text. If an option has several words, the first is shown."""
     import tomllib
 
-    found = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
-    return tomllib.loads(found.read_text("utf-8"))
+    file = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def say(language: str, section: str, key: str, **values: Any) -> str:
@@ -75,9 +75,9 @@ class Unclear:
         return say(language, "unclear", self.key, **self.values)
 
 
-def unclear(key: str, said: str = "", **values: Any) -> Unclear:
-    """Return a reason; `said`, the words it is about, is cut to 80 characters."""
-    return Unclear(key, {"said": said[:80], **values})
+def unclear(key: str, words: str = "", **values: Any) -> Unclear:
+    """Return a reason; `words`, which it is about, are cut to 80 characters."""
+    return Unclear(key, {"said": words[:80], **values})
 
 
 def translate_option(option: str, about: str, language: str) -> str:
@@ -88,14 +88,14 @@ def translate_option(option: str, about: str, language: str) -> str:
 
 def option_texts(language: str, about: str) -> list[str]:
     """Return the options of a pause as shown, in their order."""
-    return [_words(said)[0] for said in catalogue(language)["options"][about].values()]
+    return [_words(words)[0] for words in catalogue(language)["options"][about].values()]
 
 
 def match_option(text: str, about: str) -> tuple[Any, str]:
     """Return the key of the option that a text names, and the text after a colon; `(None, "")` if it names none."""
     head, *rest = re.split("[:：]", text, maxsplit=1)
-    whole, known = options_of(about).get(fold_words(text)), options_of(about).get(fold_words(head))
-    return (whole, "") if whole else (known, "".join(rest).strip()) if known else (None, "")
+    whole, key = options_of(about).get(fold_words(text)), options_of(about).get(fold_words(head))
+    return (whole, "") if whole else (key, "".join(rest).strip()) if key else (None, "")
 
 
 def says_continue(text: str) -> bool:
@@ -105,8 +105,8 @@ def says_continue(text: str) -> bool:
 
 def option_key(text: str) -> str | None:
     """Return the key of an option by its words, for any pause."""
-    found = (options_of(about).get(fold_words(text)) for about in catalogue("en")["options"])
-    return next((key for key in found if key), None)
+    keys = (options_of(about).get(fold_words(text)) for about in catalogue("en")["options"])
+    return next((key for key in keys if key), None)
 
 
 @cache
@@ -120,5 +120,5 @@ def options_of(about: str) -> dict[str, str]:
     }
 
 
-def _words(said: str) -> list[str]:
-    return [words.strip() for words in said.split("|")]
+def _words(words: str) -> list[str]:
+    return [words.strip() for words in words.split("|")]

@@ -68,11 +68,11 @@ def lifts_limit(amounts: Mapping[str, float], meter: Iterable[MeterRow], exhaust
 
 def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
     """Return (name, number) for each part between commas, in either order; a bare number is for the exhausted key."""
-    said = _strip_extend(unicodedata.normalize("NFKC", text).casefold().strip())
-    if NUMBER.fullmatch(said):
-        return [(default, float(said))] if default else unclear("of_what", keys=", ".join(KEYS))
+    folded = _strip_extend(unicodedata.normalize("NFKC", text).casefold().strip())
+    if NUMBER.fullmatch(folded):
+        return [(default, float(folded))] if default else unclear("of_what", keys=", ".join(KEYS))
     pairs = []
-    for part in re.split(r"[,;\n]", said):
+    for part in re.split(r"[,;\n]", folded):
         money, pair = MONEY.fullmatch(part.strip()), PAIR.fullmatch(part.strip())
         name = "cost_usd" if money else (pair["name"] or pair["second"]) if pair else ""
         amount = (money[1] or money[2]) if money else (pair["amount"] or pair["first"]) if pair else ""
@@ -85,17 +85,17 @@ def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Un
 def _strip_extend(text: str) -> str:
     """Return the text without the option's word at its beginning."""
     words = (word for word, key in options_of("budget").items() if key == "extend")
-    found = next((word for word in words if text.startswith(f"{word} ")), "")
-    return text.removeprefix(found).strip()
+    prefix = next((word for word in words if text.startswith(f"{word} ")), "")
+    return text.removeprefix(prefix).strip()
 
 
 @cache
 def _ledger_names() -> dict[str, str]:
     """Return the ledger keys by the names of amounts in every language."""
     shown = [catalogue(language)["amounts"].items() for language in LANGUAGES]
-    said = {name.casefold(): key for names in shown for key, name in names}
+    by_name = {name.casefold(): key for names in shown for key, name in names}
     one = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
-    return {**said, **one, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
+    return {**by_name, **one, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
 
 
 def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
@@ -119,5 +119,5 @@ def read_limits(value: Any) -> dict[str, float] | Unclear:
         return {}
     if not isinstance(value, Mapping):
         return unclear("none_given")
-    known = [(key, amount) for key, amount in value.items() if amount is not None]
-    return _check_amounts(known, positive=False) if known else {}
+    set_limits = [(key, amount) for key, amount in value.items() if amount is not None]
+    return _check_amounts(set_limits, positive=False) if set_limits else {}

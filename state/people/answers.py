@@ -5,9 +5,9 @@ Shapes: strings, booleans and numbers; JSON in a string or a fenced block; `{"de
 `{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; and
 `{"type" | "decision" | "action": word}`.
 
-Buttons, options and short replies (`state/language/short_replies.py`) decide. All other words are said to the planner
-at a plan, and to the model at its question or its call. Where words could cost money, at a limit or an unknown effect,
-one question asks for what is missing.
+Buttons, options and short replies (`state/language/short_replies.py`) decide. All other words go to the planner at a
+plan, and to the model at its question or its call. Where words could cost money, at a limit or an unknown effect, the
+question is asked again, with what is missing.
 """
 
 import json
@@ -86,26 +86,26 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
 
     Answers by id are `{"answers": {…}}`, or a mapping whose keys are all ids of open questions.
     """
-    given = decode_json(value)
-    if not isinstance(given, Mapping):
+    decoded = decode_json(value)
+    if not isinstance(decoded, Mapping):
         return {}
-    answers = given.get("answers") if set(given) == {"answers"} else given
+    answers = decoded.get("answers") if set(decoded) == {"answers"} else decoded
     if not isinstance(answers, Mapping):
         return {}
     if unknown := sorted(str(id) for id in answers if id not in open_ids):
         seen = "stale: that is answered already, perhaps in another window"
-        said = f"{seen}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
-        return {} if answers is given else said
+        reason = f"{seen}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
+        return {} if answers is decoded else reason
     return dict(answers)
 
 
 def fills_form(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether an answer is an object of the form's fields, and not a lone decision such as to cancel."""
+    """Return whether an answer is an object with fields of the form, and not merely a decision such as to cancel."""
     filled, fields = decode_json(value), set(schema.get("properties") or ())
     if not fields or not isinstance(filled, Mapping) or not set(filled) <= fields:
         return False
-    given = read_shape(filled) if len(filled) == 1 and isinstance(value, Mapping) else None
-    return not (isinstance(given, AnswerShape) and given.verb in ("cancel", "ignore", "later", "reject"))
+    shape = read_shape(filled) if len(filled) == 1 and isinstance(value, Mapping) else None
+    return not (isinstance(shape, AnswerShape) and shape.verb in ("cancel", "ignore", "later", "reject"))
 
 
 def named_elsewhere(ids: Collection[str], *own: str | None) -> str | None:
@@ -117,8 +117,8 @@ def named_elsewhere(ids: Collection[str], *own: str | None) -> str | None:
 
 def edited_draft(value: Any) -> str:
     """Return the text of an edit, to be shown again if it was not accepted; "" for any other answer."""
-    given = read_shape(value)
-    fields = given.fields if isinstance(given, AnswerShape) else {}
+    shape = read_shape(value)
+    fields = shape.fields if isinstance(shape, AnswerShape) else {}
     drafts = [fields.get(key) for key in ("plan", "arguments")]
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
 
@@ -181,15 +181,15 @@ def _read_mapping(value: dict[str, Any], nesting: int) -> AnswerShape | str:
         return read_shape(value["resume"], nesting + 1)
     if "decisions" in value:
         decisions = decode_json(value["decisions"])
-        given = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
-        if isinstance(given, AnswerShape) and given.verb not in VERBS.values():
+        shape = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
+        if isinstance(shape, AnswerShape) and shape.verb not in VERBS.values():
             return "the decision has no known `type`"
     else:
-        given = _read_decision(value)
-    if isinstance(given, str):
-        return given
+        shape = _read_decision(value)
+    if isinstance(shape, str):
+        return shape
     ids, revisions = ({str(value[key])} if value.get(key) is not None else set() for key in ("id", "revision"))
-    return replace(given, ids=given.ids | ids, revisions=given.revisions | revisions)
+    return replace(shape, ids=shape.ids | ids, revisions=shape.revisions | revisions)
 
 
 def _read_decision(value: dict[str, Any]) -> AnswerShape | str:
@@ -200,7 +200,7 @@ def _read_decision(value: dict[str, Any]) -> AnswerShape | str:
             verbs |= {verb} if value[key] else {"reject"} if verb == "approve" else set()
     if len(verbs) > 1:
         return f"the answer contradicts itself: {', '.join(sorted(verbs))}"
-    text = next((said for key in (*TEXT_KEYS, "args") if (said := scalar_text(value.get(key)))), "")
+    text = next((typed for key in (*TEXT_KEYS, "args") if (typed := scalar_text(value.get(key)))), "")
     action, fields = read_edit(value)
     if verbs:
         return AnswerShape(verbs.pop(), text, fields, action)
@@ -239,15 +239,15 @@ def scalar_text(value: Any) -> str:
 # --- meanings that several kinds of pauses share
 
 
-def words_of(given: AnswerShape) -> str:
+def words_of(shape: AnswerShape) -> str:
     """Return the words of an answer, also those that were typed into a field of our payload."""
-    return given.text or scalar_text(given.fields.get("answer"))
+    return shape.text or scalar_text(shape.fields.get("answer"))
 
 
 def read_ending(text: str) -> Answer | None:
     """Read words that end the run or postpone the question; they are the same at every pause."""
-    said = read_word(text)
-    return Answer(said) if said == "cancel" or said == "later" else None
+    word = read_word(text)
+    return Answer(word) if word == "cancel" or word == "later" else None
 
 
 def read_words(kind: AnswerKind, text: str) -> Answer | None:

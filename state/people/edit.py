@@ -76,8 +76,8 @@ def _short_criterion(criterion: Any) -> Any:
     """Return a criterion that is only a text as that text."""
     if not isinstance(criterion, Mapping):
         return criterion
-    given = {key: item for key, item in criterion.items() if item}
-    return given["text"] if given.keys() == {"text"} else given
+    fields = {key: item for key, item in criterion.items() if item}
+    return fields["text"] if fields.keys() == {"text"} else fields
 
 
 class _Dumper(yaml.SafeDumper):
@@ -204,11 +204,11 @@ def _read_pairs(node: yaml.MappingNode, path: str, key: str, lines: dict[str, in
         seen.add(name.value)
         below = f"{path}.{name.value}".lstrip(".")
         lines[below] = name.start_mark.line + 1
-        found = _read_value(value, below, key if key in DATA_KEYS else name.value, lines)
+        item = _read_value(value, below, key if key in DATA_KEYS else name.value, lines)
         lines[below] = name.start_mark.line + 1
-        if name.value == "id" and isinstance(found, str):
-            lines[f"step {found}"] = lines[path]
-        yield name.value, found
+        if name.value == "id" and isinstance(item, str):
+            lines[f"step {item}"] = lines[path]
+        yield name.value, item
 
 
 def add_line_number(problem: str, lines: Mapping[str, int]) -> str:
@@ -270,17 +270,19 @@ def _with_line(path: str, problem: str, lines: Mapping[str, int]) -> str:
     return f"line {lines[path]}: {problem}" if path in lines else problem
 
 
-def _read_changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
+def _read_changed_limits(limits: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
     """Return the limits that differ from those shown; omitted ones are kept."""
-    known = {key: amount for key, amount in (shown or {}).items() if amount is not None}
+    shown_limits = {key: amount for key, amount in (shown or {}).items() if amount is not None}
     taken = (
-        known if given is None else [key for key in known if isinstance(given, Mapping) and given.get(key, 0) is None]
+        shown_limits
+        if limits is None
+        else [key for key in shown_limits if isinstance(limits, Mapping) and limits.get(key, 0) is None]
     )
     if taken:
         return unclear("limit_taken_away", keys=", ".join(taken))
-    asked = read_limits(given)
+    asked = read_limits(limits)
     if isinstance(asked, Unclear):
         return asked
-    if strange := [key for key in asked if key not in known]:
-        return unclear("limit_not_shown", keys=", ".join(strange), known=", ".join(known) or "—")
-    return {key: amount for key, amount in asked.items() if amount != known[key]}
+    if strange := [key for key in asked if key not in shown_limits]:
+        return unclear("limit_not_shown", keys=", ".join(strange), known=", ".join(shown_limits) or "—")
+    return {key: amount for key, amount in asked.items() if amount != shown_limits[key]}

@@ -63,15 +63,15 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
 
     `diffs` of the call has, by argument, the diff to the text that it replaces.
     """
-    given, diffs = _arguments_given(call), call.get("diffs") or {}
-    pair, found = _replacing_arguments(call), []
+    arguments, diffs = _arguments_given(call), call.get("diffs") or {}
+    pair, changes = _replacing_arguments(call), []
     if pair:
-        old, new = (given[key] for key in pair)
-        found.append(TextChange(" → ".join(pair), escape_unseen(text_difference(old, new)), is_diff=True))
+        old, new = (arguments[key] for key in pair)
+        changes.append(TextChange(" → ".join(pair), escape_unseen(text_difference(old, new)), is_diff=True))
     for key in _long_arguments(call):
         if key not in pair:
-            found.append(TextChange(key, escape_unseen(diffs.get(key) or given[key]), is_diff=key in diffs))
-    return found
+            changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
+    return changes
 
 
 def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
@@ -102,8 +102,8 @@ def _long_arguments(call: Mapping[str, Any]) -> list[str]:
 
 def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the argument names of a text and its replacement, if either is long."""
-    long, given = _long_arguments(call), _arguments_given(call)
-    both = [pair for pair in REPLACING_ARGUMENTS if all(isinstance(given.get(key), str) for key in pair)]
+    long, arguments = _long_arguments(call), _arguments_given(call)
+    both = [pair for pair in REPLACING_ARGUMENTS if all(isinstance(arguments.get(key), str) for key in pair)]
     return next((pair for pair in both if any(key in long for key in pair)), ())
 
 

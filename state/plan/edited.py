@@ -1,7 +1,7 @@
 """A plan as a person edits it: what the edit names changes, and what it leaves out stays as it was shown (C14).
 
-Taking something away is said: with `none`, no value, or an empty list. What cannot be meant is an error. Models are
-read with more tolerance, in `written`.
+An edit takes something away by `none`, by no value, or by an empty list. What makes no sense is an error. Plans of
+models are read with more tolerance, in `written`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from donewhen.state.plan.written import (
 
 MOST_PROBLEMS = 5
 NONE = "none"
-"""The word that takes a key away, where a key without a value does so too."""
+"""The word that takes a key away, as a key without a value does."""
 LISTS = ("done_when", "tools", "depends_on", "calls")
 REFERENCE = ("id", "content")
-"""What names a shown step without saying anything about the rest of it."""
+"""The keys that refer to a shown step without changing it."""
 WAYS = ("every_minutes", "at", "cron")
 """The fields of a schedule that say when; a new one replaces the others."""
 STEP_DEFAULTS: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
@@ -34,7 +34,7 @@ CRITERION_DEFAULTS: dict[str, Any] = {"check": None, "judge": False}
 
 
 class EditError(ValueError):
-    """Parts of an edit that cannot be meant: a path such as `steps[0].calls`, and what is wrong there."""
+    """An edit that makes no sense: for each such part a path, such as `steps[0].calls`, and what is wrong there."""
 
     def __init__(self, *problems: tuple[str, str]) -> None:
         super().__init__(problems)
@@ -55,32 +55,32 @@ def apply_edit(edit: Mapping[str, Any], plan: Mapping[str, Any], *, as_data: boo
     if "schedule" in edit:
         after["schedule"] = _edit_schedule(edit["schedule"], plan.get("schedule"))
     if "steps" in edit:
-        after["steps"], kept = _edit_steps(edit["steps"], plan.get("steps") or (), as_data=as_data)
+        after["steps"], stays = _edit_steps(edit["steps"], plan.get("steps") or (), as_data=as_data)
         if plan.get("schedule") and "schedule" not in edit:
-            kept.append(("", _stays("the edit", "schedule")))
+            stays.append(("", _stays("the edit", "schedule")))
         if (
-            kept and after == plan
-        ):  # it leaves out what lets things happen, and does nothing else: meant to take it away?
-            raise EditError(kept[0])
+            stays and after == plan
+        ):  # it changes nothing and leaves out tools or calls: perhaps it is meant to take them away
+            raise EditError(stays[0])
     return after
 
 
 # --- schedule
 
 
-def _edit_schedule(given: Any, shown: Mapping[str, Any] | None) -> Any:
-    if given is None or _is_none(given):
+def _edit_schedule(edit: Any, shown: Mapping[str, Any] | None) -> Any:
+    if edit is None or _is_none(edit):
         return None
-    if not isinstance(given, Mapping):
-        raise EditError(("schedule", f"schedule: {given!r:.60} is no schedule; write its fields, or `none`"))
+    if not isinstance(edit, Mapping):
+        raise EditError(("schedule", f"schedule: {edit!r:.60} is no schedule; write its fields, or `none`"))
     before = {key: item for key, item in (shown or {}).items() if item is not None}
-    said = {key: None if _is_none(item) or item in ("", []) else item for key, item in given.items()}
-    replaced = [*WAYS, *(() if said.get("at") is not None else ("weekdays",))] if _says_when(said) else []
-    merged = {**{key: item for key, item in before.items() if key not in replaced}, **said}
+    fields = {key: None if _is_none(item) or item in ("", []) else item for key, item in edit.items()}
+    replaced = [*WAYS, *(() if fields.get("at") is not None else ("weekdays",))] if _says_when(fields) else []
+    merged = {**{key: item for key, item in before.items() if key not in replaced}, **fields}
     after = {key: item for key, item in merged.items() if item is not None}
-    if not _says_when(after) or (after == before and all(item is None for item in said.values())):
-        kept = "leave it out to keep what was shown, or write `schedule: none` to take it away"
-        raise EditError(("schedule", f"schedule: gives no time (every_minutes, at or cron): {kept}"))
+    if not _says_when(after) or (after == before and all(item is None for item in fields.values())):
+        hint = "leave it out to keep what was shown, or write `schedule: none` to take it away"
+        raise EditError(("schedule", f"schedule: gives no time (every_minutes, at or cron): {hint}"))
     return shown if after == before else after
 
 
@@ -91,28 +91,28 @@ def _says_when(schedule: Mapping[str, Any]) -> bool:
 # --- criteria
 
 
-def _edit_criteria(given: Any, shown: Sequence[Any]) -> Any:
-    """Return criteria as written; what one with the same words leaves out stays as it was shown."""
-    if given is None or _is_none(given):
+def _edit_criteria(edit: Any, shown: Sequence[Any]) -> Any:
+    """Return criteria as written; one with the words of a shown criterion keeps the keys that it leaves out."""
+    if edit is None or _is_none(edit):
         return []
     old = {each["text"]: each for each in shown if isinstance(each, Mapping) and isinstance(each.get("text"), str)}
-    items = [item for item in (given if isinstance(given, list) else [given]) if not is_blank(item)]
+    items = [item for item in (edit if isinstance(edit, list) else [edit]) if not is_blank(item)]
     return [_edit_criterion({"text": item} if isinstance(item, str) else item, old) for item in items]
 
 
-def _edit_criterion(given: Any, old: Mapping[str, Mapping[str, Any]]) -> Any:
-    if not isinstance(given, Mapping):
-        return given
-    text = given.get("text")
+def _edit_criterion(edit: Any, old: Mapping[str, Mapping[str, Any]]) -> Any:
+    if not isinstance(edit, Mapping):
+        return edit
+    text = edit.get("text")
     before = old.get(text.strip(), {}) if isinstance(text, str) else {}
-    said = dict(given)
+    fields = dict(edit)
     for key, default in CRITERION_DEFAULTS.items():
-        if key in given and (given[key] is None or _is_none(given[key])):
-            said[key] = default
-    check, shown = said.get("check"), before.get("check")
+        if key in edit and (edit[key] is None or _is_none(edit[key])):
+            fields[key] = default
+    check, shown = fields.get("check"), before.get("check")
     if isinstance(check, Mapping) and shown and check.get("tool", shown["tool"]) == shown["tool"]:
-        said["check"] = {**shown, **check}
-    return {**CRITERION_DEFAULTS, **before, **said}
+        fields["check"] = {**shown, **check}
+    return {**CRITERION_DEFAULTS, **before, **fields}
 
 
 # --- steps
@@ -123,10 +123,10 @@ def _edit_steps(
 ) -> tuple[list[Any], list[tuple[str, str]]]:
     """Return the steps, and for those that are as shown, which tools and calls stay because they are left out.
 
-    Raises EditError if these are calls, and more than the words of their step was written.
+    Raises EditError if calls are left out of a step of which more than the words was written.
     """
     old = {step["id"]: step for step in shown}
-    steps, kept = list[Any](), list[tuple[str, str]]()
+    steps, stays = list[Any](), list[tuple[str, str]]()
     for place, step in enumerate(_with_ids_of_shown(given, shown)):
         path = f"steps[{place}]"
         if not isinstance(step, Mapping):
@@ -134,17 +134,17 @@ def _edit_steps(
         elif before := old.get(step["id"]) if isinstance(step.get("id"), str) else None:
             steps.append(_edit_step(step, before, path))
             if steps[-1] == before and (left := _left_out_grant(step, before, as_data=as_data)):
-                kept.append((path, left))
+                stays.append((path, left))
                 if before.get("calls") and len(step) > len(REFERENCE):
-                    raise EditError(kept[-1])
+                    raise EditError(stays[-1])
         else:
             steps.append(_new_step(step, path))
-    return steps, kept
+    return steps, stays
 
 
-def _with_ids_of_shown(given: Sequence[Any], shown: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+def _with_ids_of_shown(edits: Sequence[Any], shown: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
     """Yield the steps with their own keys; one without an id is the shown one with the same words, if that is free."""
-    steps = [{"content": step} if isinstance(step, str) else step for step in given]
+    steps = [{"content": step} if isinstance(step, str) else step for step in edits]
     steps = [with_own_names(step) if isinstance(step, Mapping) else step for step in steps]
     named = [as_id(step.get("id")) for step in steps if isinstance(step, Mapping)]
     free = {step["content"]: step["id"] for step in shown if step["id"] not in named}
@@ -158,18 +158,18 @@ def _with_ids_of_shown(given: Sequence[Any], shown: Sequence[Mapping[str, Any]])
 
 
 def _new_step(step: Mapping[str, Any], path: str) -> dict[str, Any]:
-    said = _read_step(step, (), path)
-    return {**STEP_DEFAULTS, **said, "done_when": _edit_criteria(said.get("done_when"), ())}
+    fields = _read_step(step, (), path)
+    return {**STEP_DEFAULTS, **fields, "done_when": _edit_criteria(fields.get("done_when"), ())}
 
 
 def _edit_step(step: Mapping[str, Any], before: Mapping[str, Any], path: str) -> dict[str, Any]:
     had = list(before.get("calls") or ())
-    said = _read_step(step, had, path)
-    if "done_when" in said:
-        said["done_when"] = _edit_criteria(said["done_when"], before.get("done_when") or ())
-    after = {**before, **said}
-    calls = _calls_that_stay(after, before, said, path)
-    if calls != had:  # what other calls show is for whoever works on the step to say
+    fields = _read_step(step, had, path)
+    if "done_when" in fields:
+        fields["done_when"] = _edit_criteria(fields["done_when"], before.get("done_when") or ())
+    after = {**before, **fields}
+    calls = _calls_that_stay(after, before, fields, path)
+    if calls != had:  # which criterion other calls prove is decided by whoever works on the step
         after["done_when"] = [
             {key: item for key, item in each.items() if key != "call"} if isinstance(each, Mapping) else each
             for each in after["done_when"]
@@ -184,7 +184,7 @@ def _edit_step(step: Mapping[str, Any], before: Mapping[str, Any], path: str) ->
 
 
 def _left_out_grant(step: Mapping[str, Any], before: Mapping[str, Any], *, as_data: bool) -> str:
-    """Return that tools or calls stay because they are left out; "" if none are, or they were not shown."""
+    """Return a note on the tools or calls that stay because they are left out; "" if there are none."""
     for key in ("tools", "calls") if as_data else ("tools",):
         if before.get(key) and key not in step:
             return _stays(f"step {before['id']}", key)
@@ -200,34 +200,34 @@ def _read_step(step: Mapping[str, Any], had: Sequence[Mapping[str, Any]], path: 
 
     Arguments that one of the calls that it `had` leaves out stay.
     """
-    said = {key: ([] if key in LISTS else None) if key != "content" and _is_none(item) else item
+    fields = {key: ([] if key in LISTS else None) if key != "content" and _is_none(item) else item
             for key, item in step.items()}  # fmt: skip
-    if is_call(said):
-        own = {key: item for key, item in said.items() if key not in (*TOOL_KEYS, *ARGUMENT_KEYS)}
-        return {**own, "calls": planned_calls(said)}
-    if not (keys := [key for key in CALLS_KEYS if key in said]):
-        return said
-    given = said[keys[0]] or []
+    if is_call(fields):
+        own = {key: item for key, item in fields.items() if key not in (*TOOL_KEYS, *ARGUMENT_KEYS)}
+        return {**own, "calls": planned_calls(fields)}
+    if not (keys := [key for key in CALLS_KEYS if key in fields]):
+        return fields
+    given = fields[keys[0]] or []
     if isinstance(given, list) and len(given) == len(had):
         given = [_with_arguments(call, old) for call, old in zip(given, had, strict=True)]
     calls = planned_calls({"calls": given})
     if not isinstance(given, list) or len(calls) != len(given):
         name = step.get("id") or "without an id"
         raise EditError((f"{path}.{keys[0]}", f"step {name}, calls: each is an object of `tool` and `arguments`"))
-    return {**{key: item for key, item in said.items() if key not in CALLS_KEYS}, "calls": calls}
+    return {**{key: item for key, item in fields.items() if key not in CALLS_KEYS}, "calls": calls}
 
 
 def _with_arguments(call: Any, old: Mapping[str, Any]) -> Any:
     if not isinstance(call, Mapping) or call.get("tool") != old["tool"]:
         return call
-    given = call.get("arguments", {})
-    return {**call, "arguments": {**old["arguments"], **given}} if isinstance(given, Mapping) else call
+    arguments = call.get("arguments", {})
+    return {**call, "arguments": {**old["arguments"], **arguments}} if isinstance(arguments, Mapping) else call
 
 
 def _calls_that_stay(
     after: Mapping[str, Any], before: Mapping[str, Any], said: Mapping[str, Any], path: str
 ) -> list[Mapping[str, Any]]:
-    """Return the planned calls of an edited step: they go with its words, and with their tools."""
+    """Return the planned calls of an edited step: they are dropped with its words, or with their tools."""
     had, calls = list(before.get("calls") or ()), list(after.get("calls") or ())
     if calls == had and after["content"] != before["content"]:
         return []

@@ -1,7 +1,7 @@
-"""Plans in the forms of other systems, in ours: who works on a step, how often it runs, other names for its parts.
+"""Turn plans in the forms of other systems into ours: who works on a step, how often it runs, other names of its parts.
 
-Only plans of models pass here; what people write is read as it stands. Nothing of a plan is lost: what has no place of
-its own is put into the text of its step, or into `speak`, and what cannot be is a problem for the planner.
+Only plans of models come here; what people write is read as it stands. Nothing of a plan is lost: a part that our form
+lacks goes into the text of its step, or into `speak`; if it fits there neither, it is a problem for the planner.
 """
 
 import json
@@ -32,13 +32,13 @@ TIMES = {"interval_minutes": "every_minutes", "daily_time": "at"}
 """Names of the times in a `schedule_config`."""
 ONCE, RECURRING = "once", "recurring"
 THOUGHTS = ("thought", "thoughts", "thinking", "reasoning", "rationale", "analysis", "explanation")
-"""Keys with what the model thought; like `reason`, they are nothing for people."""
+"""Keys with the model's thoughts, which, like `reason`, are not for people."""
 PLACES = ("number", "index", "step_number", "order")
 """Keys of a step that number it."""
 NOT_BEGUN = ("pending", "not_started", "todo", "open", "planned")
-"""What a plan that is new may say of the status of its steps."""
+"""The statuses that a new plan may give its steps."""
 OF_OTHER_CALLS = ("command", "plan_id", "step_statuses", "step_notes", "adequate")
-"""Keys of a plan that are about the call by which it was made elsewhere."""
+"""Keys that belong to the call by which another system makes plans."""
 MOST_CHARS = 400
 """The longest text of a key that is put into a step or into `speak`."""
 NEAR = 0.62
@@ -47,11 +47,11 @@ _TAG = pattern(r"\A\s*\[([^\[\]\n]{1,60})\]\s*")
 
 def in_our_form(written: Mapping[str, Any] | list[Any], executors: Collection[str] = ()) -> tuple[Json, list[str]]:
     """Return a model's plan in our form, and what of it cannot be put into that form, for a correction."""
-    given = dict(written) if isinstance(written, Mapping) else {"steps": written}
-    listed = next((key for key in LIST_KEYS if isinstance(given.get(key), list)), "")
-    if listed and not isinstance(given.get("steps"), list):
-        given["steps"] = given.pop(listed)
-    plan = unwrap_plan(given)
+    source = dict(written) if isinstance(written, Mapping) else {"steps": written}
+    listed = next((key for key in LIST_KEYS if isinstance(source.get(key), list)), "")
+    if listed and not isinstance(source.get("steps"), list):
+        source["steps"] = source.pop(listed)
+    plan = unwrap_plan(source)
     if not isinstance(plan.get("steps"), list):
         return plan, []
     names = {_folded(name): name for name in executors}
@@ -74,12 +74,12 @@ def in_our_form(written: Mapping[str, Any] | list[Any], executors: Collection[st
     schedule, wrong = _read_times(rest, times)
     problems += wrong
     made = {key: item for key, item in rest.items() if key in (*Plan.model_fields, *DECISION_KEYS)}
-    said = [str(made[key]) for key in ("speak",) if made.get(key)]
+    texts = [str(made[key]) for key in ("speak",) if made.get(key)]
     guidance = rest.pop("guidance_message", None)
-    said += [guidance] if isinstance(guidance, str) and guidance.strip() else []
+    texts += [guidance] if isinstance(guidance, str) and guidance.strip() else []
     more, wrong = _spare({key: item for key, item in rest.items() if key not in made}, Plan.model_fields)
     problems += wrong
-    made |= {"speak": "\n".join([*said, *more])} if said or more else {}
+    made |= {"speak": "\n".join([*texts, *more])} if texts or more else {}
     return {**made, "steps": steps, **({"schedule": schedule} if schedule else {})}, problems
 
 
@@ -87,10 +87,10 @@ def _read_tag(step: Any, names: Mapping[str, str]) -> Any:
     """Return a step with the executor that its text begins with, as in `[coder] write it`; others tags stay."""
     if not isinstance(step, Mapping) or not isinstance(step.get("content"), str) or step.get("executor"):
         return step
-    found = _TAG.match(step["content"])
-    if not found or not (name := names.get(_folded(found[1]))) or not step["content"][found.end() :].strip():
+    match = _TAG.match(step["content"])
+    if not match or not (name := names.get(_folded(match[1]))) or not step["content"][match.end() :].strip():
         return step
-    return {**step, "content": step["content"][found.end() :], "executor": name}
+    return {**step, "content": step["content"][match.end() :], "executor": name}
 
 
 def _folded(name: str) -> str:
@@ -100,8 +100,8 @@ def _folded(name: str) -> str:
 def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json, Json | None, list[str]]:
     """Return a step in our form, when it runs again (None: once), and its problems."""
     read = dict(step)
-    given = [read.pop(key) for key in EXECUTOR_KEYS if key in read]
-    if not read.get("executor") and (who := next((each for each in given if isinstance(each, str) and each), "")):
+    executors = [read.pop(key) for key in EXECUTOR_KEYS if key in read]
+    if not read.get("executor") and (who := next((each for each in executors if isinstance(each, str) and each), "")):
         read["executor"] = names.get(_folded(who), who)
     recurs, config = read.pop("pattern", ONCE), read.pop("schedule_config", None)
     time = None if recurs == ONCE and not _times_in(config) else {"pattern": recurs, "schedule_config": config}
@@ -121,11 +121,13 @@ def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json,
         text = str(read.get(key) or "")
         read[key] = text if text.startswith(title) else f"{title}: {text}" if text else title
     synonyms = {word for words in STEP_SYNONYMS.values() for word in words}
-    known = {*PlanStep.model_fields, *CALLS_KEYS, *SUBSTEP_KEYS, *synonyms}
+    expected_keys = {*PlanStep.model_fields, *CALLS_KEYS, *SUBSTEP_KEYS, *synonyms}
     done = [each for each in PLACES if isinstance(read.get(each), int)]
     done += ["status"] if read.get("status") in NOT_BEGUN else []
     read = {each: item for each, item in read.items() if each not in done}
-    more, problems = _spare({each: read.pop(each) for each in [*read] if each not in known}, PlanStep.model_fields)
+    more, problems = _spare(
+        {each: read.pop(each) for each in [*read] if each not in expected_keys}, PlanStep.model_fields
+    )
     if more and isinstance(read.get(key), str):
         read[key] = f"{read[key]} ({'; '.join(more)})"
     return read, time, problems
@@ -133,7 +135,7 @@ def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json,
 
 def _spare(rest: Mapping[str, Any], fields: Collection[str]) -> tuple[list[str], list[str]]:
     """Return keys without a place of their own as texts `key: value`, and problems with those that cannot be."""
-    kept, problems = list[str](), list[str]()
+    texts, problems = list[str](), list[str]()
     for key, item in rest.items():
         if item in (None, "", [], {}, False) or key in (*THOUGHTS, *OF_OTHER_CALLS):
             continue
@@ -143,29 +145,32 @@ def _spare(rest: Mapping[str, Any], fields: Collection[str]) -> tuple[list[str],
         elif len(text) > MOST_CHARS:
             problems.append(f"there is no place for {str(key)[:40]!r}; say it in the content of the steps that need it")
         else:
-            kept.append(f"{str(key)[:40].replace('_', ' ')}: {' '.join(text.split())}")
-    return kept, problems
+            texts.append(f"{str(key)[:40].replace('_', ' ')}: {' '.join(text.split())}")
+    return texts, problems
 
 
 def _times_in(config: Any) -> Json:
-    given = config if isinstance(config, Mapping) else {}
-    return {TIMES.get(str(key), str(key)): item for key, item in given.items() if item not in (None, "")}
+    times = config if isinstance(config, Mapping) else {}
+    return {TIMES.get(str(key), str(key)): item for key, item in times.items() if item not in (None, "")}
 
 
 def _read_times(rest: Json, steps: Sequence[Json | None]) -> tuple[Json | None, list[str]]:
     """Take the recurrence out of a plan, and out of its steps; return it as a schedule, and what is wrong with it."""
-    found: Json = {key: rest.pop(key) for key in ("pattern", "schedule_config") if key in rest}
+    recurrence: Json = {key: rest.pop(key) for key in ("pattern", "schedule_config") if key in rest}
     if any(steps):
         if not all(step == steps[0] for step in steps):
             return None, ["a plan recurs as a whole: give it one `schedule`, or leave the recurrence out"]
-        found |= {key: item for key, item in (steps[0] or {}).items() if key not in found}
-    recurs, times = found.get("pattern") or (RECURRING if found else ONCE), _times_in(found.get("schedule_config"))
+        recurrence |= {key: item for key, item in (steps[0] or {}).items() if key not in recurrence}
+    recurs, times = (
+        recurrence.get("pattern") or (RECURRING if recurrence else ONCE),
+        _times_in(recurrence.get("schedule_config")),
+    )
     if rest.get("schedule") or (recurs == ONCE and not times):
         return None, []
     if recurs not in (ONCE, RECURRING):
         return None, [f"there is no pattern {str(recurs)[:40]!r}: give the plan a `schedule`, or leave it out"]
     if recurs == ONCE or not times:
-        which = "is once and has times" if times else "recurs and says not when"
+        which = "runs once and has times" if times else "recurs without saying when"
         return None, [f"the plan {which}: give it a `schedule` with every_minutes, or at and timezone, or leave it out"]
     return times, []
 

@@ -130,12 +130,12 @@ def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Coll
     other = next(id for id in needs if id not in possible)
     if other not in status:
         return say_why(language, "needs_missing", step=other)
-    said = catalogue(language)["summary"]["blocked" if status[other] in UNFINISHED else status[other]]
-    return say_why(language, "needs", step=[*status].index(other) + 1, status=said)
+    words = catalogue(language)["summary"]["blocked" if status[other] in UNFINISHED else status[other]]
+    return say_why(language, "needs", step=[*status].index(other) + 1, status=words)
 
 
 def _skip_open_steps(records: Records) -> dict[str, StepRecord]:
-    reason = next(said for record in records.values() if (said := record.get("finished_task")))
+    reason = next(reason_text for record in records.values() if (reason_text := record.get("finished_task")))
     return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL}
 
 

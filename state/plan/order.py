@@ -26,19 +26,19 @@ def steps_after(plan: Mapping[str, Any], done: Collection[str]) -> Iterator[str]
 
 def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
     """Return everything reachable along the edges from any of these."""
-    found, stack = set[str](), list(start)
+    reached, stack = set[str](), list(start)
     while stack:
-        more = [id for id in edges.get(stack.pop(), ()) if id not in found]
-        found.update(more)
+        more = [id for id in edges.get(stack.pop(), ()) if id not in reached]
+        reached.update(more)
         stack += more
-    return found
+    return reached
 
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
     """Return all direct and indirect dependencies of a step, in plan order."""
     steps = plan["steps"]
     place = {step["id"]: at for at, step in enumerate(steps)}
-    found, whole, stack = set[str](), 0, [step_id]
+    needed, whole, stack = set[str](), 0, [step_id]
     while stack:
         if (at := place.get(stack.pop())) is None:
             continue
@@ -46,21 +46,21 @@ def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
         if needs is None:  # it needs all before it; the first `whole` are looked at already
             needs = [step["id"] for step in steps[whole:at]]
             whole = max(whole, at)
-        more = [id for id in needs if id not in found]
-        found.update(more)
+        more = [id for id in needs if id not in needed]
+        needed.update(more)
         stack += more
-    return [step["id"] for step in steps if step["id"] in found]
+    return [step["id"] for step in steps if step["id"] in needed]
 
 
 def dependants(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
     """Return the steps that directly or indirectly depend on any of these, in plan order, without these themselves."""
-    given, needs = set(ids), needs_of(plan)
+    start, needs = set(ids), needs_of(plan)
     users: dict[str, list[str]] = {}
     for id, needed in needs.items():
         for need in needed:
             users.setdefault(need, []).append(id)
-    found = _reach(given, users) - given
-    return [id for id in needs if id in found]
+    reached = _reach(start, users) - start
+    return [id for id in needs if id in reached]
 
 
 def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -82,15 +82,15 @@ def avoid_circles(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}
     if all(place.get(need, -1) < place[id] for id, named in needs.items() for need in named):
         return list(steps)
-    found: list[dict[str, Any]] = []
+    ordered: list[dict[str, Any]] = []
     for number, step in enumerate(steps):
         declared = step["depends_on"]
         if declared is None:
             earlier = [other["id"] for other in steps[:number]]
             needs[step["id"]] = [id for id in earlier if step["id"] not in _reach([id], needs)]
             declared = needs[step["id"]] if len(needs[step["id"]]) < len(earlier) else None
-        found.append({**step, "depends_on": declared})
-    return found
+        ordered.append({**step, "depends_on": declared})
+    return ordered
 
 
 def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:

@@ -78,13 +78,13 @@ def _parse_plan(value: Any, rules: Rules) -> Plan:
         raise PlanError(["a plan is an object with title and steps"])
     whole = unwrap_plan(value)
     if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
-        said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
-        raise PlanError([f"{said}. Merge steps, do not cut the end"])
+        problem_text = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
+        raise PlanError([f"{problem_text}. Merge steps, do not cut the end"])
     if problem := json_problem(value):
         raise PlanError([f"the plan {problem}"])
     if rules.approved:
-        kept = {key: rules.approved[key] for key in ("title", "complexity")}
-        whole = {**kept, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
+        approved_fields = {key: rules.approved[key] for key in ("title", "complexity")}
+        whole = {**approved_fields, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
     fields, problems = read_fields(whole, {*rules.finished, *rules.used})
     if problems:
         raise PlanError(problems)
@@ -132,11 +132,11 @@ def _complete_steps(steps: Sequence[Json], rules: Rules) -> list[Json]:
     """
     whole, problems = list[Json](), list[str]()
     for step in steps:
-        calls, found = read_calls(step, rules)
+        calls, call_problems = read_calls(step, rules)
         content = name_calls(step["content"], step["calls"], calls) if calls else step["content"]
         executor = step["executor"] or choose_executor(step, rules)
         whole.append({**step, "content": content, "executor": executor, "calls": calls})
-        problems += found
+        problems += call_problems
     if problems:
         raise PlanError(problems)
     return whole
@@ -163,8 +163,8 @@ def _rename_changed_steps(steps: Sequence[Json], rules: Rules) -> tuple[list[Jso
 def _with_criteria_of_step(plan: Json) -> Json:
     """Return a one-step plan with the goal's criteria at its step."""
     (step,) = plan["steps"]
-    known = [criterion["text"] for criterion in step["done_when"]]
-    more = [criterion for criterion in plan["done_when"] if criterion["text"] not in known]
+    texts = [criterion["text"] for criterion in step["done_when"]]
+    more = [criterion for criterion in plan["done_when"] if criterion["text"] not in texts]
     return {**plan, "done_when": [], "steps": [{**step, "done_when": [*step["done_when"], *more]}]}
 
 
@@ -193,9 +193,9 @@ def answering_step(plan: Mapping[str, Any]) -> str:
 
 def verdicts_on_goal(plan: Mapping[str, Any], step: Mapping[str, Any], verdicts: Sequence[Json]) -> list[Json]:
     """Return what the step's verdicts say about the goal's criteria, which are all among its own."""
-    found = {verdict["criterion"]: verdict for verdict in verdicts}
+    by_criterion = {verdict["criterion"]: verdict for verdict in verdicts}
     pairs = enumerate(_goal_in_step(plan, step), 1)
-    return [{**found[number], "criterion": goal} for goal, number in pairs if number in found]
+    return [{**by_criterion[number], "criterion": goal} for goal, number in pairs if number in by_criterion]
 
 
 def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]:

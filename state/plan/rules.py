@@ -56,7 +56,7 @@ class Rules:
 
     @cached_property
     def known(self) -> list[str]:
-        """The ids that a new step may refer to."""
+        """Return the ids that a new step may refer to."""
         return list(dict.fromkeys([*self.finished, *(step["id"] for step in (self.approved or {}).get("steps", ()))]))
 
 
@@ -66,8 +66,8 @@ def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]]
     of_steps = chain.from_iterable(_check_step(step, ids, rules) for step in steps)
     calls = len(steps[0]["calls"] or ()) if len(steps) == 1 else 0  # the goal's criteria are those of the only step
     problems = chain(_check_criteria("the goal", goal, rules, calls), _check_ids(steps, rules), of_steps)
-    if found := list(islice(problems, MOST_PROBLEMS)):
-        return found
+    if first_problems := list(islice(problems, MOST_PROBLEMS)):
+        return first_problems
     return [f"the steps {' → '.join(circle)} depend on each other"] if (circle := find_circle(steps)) else []
 
 
@@ -126,8 +126,8 @@ def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
 
 def _find_like(id: str, rules: Rules) -> str | None:
     """Return the kept step whose id this one extends: s1b, s1_2, s1-redo for s1."""
-    known = (old for old in rules.known if old not in rules.failed)
-    return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
+    candidates = (old for old in rules.known if old not in rules.failed)
+    return next((old for old in candidates if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
 def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules, calls: int) -> Iterator[str]:
@@ -150,8 +150,8 @@ def read_calls(step: PlannedStep, rules: Rules) -> tuple[list[dict[str, Any]], l
     for call in step["calls"] or ():
         tool, arguments = call["tool"], call["arguments"]
         if rules.read_call is not None and tool in rules.tools and tool not in rules.forbidden:
-            arguments, found = rules.read_call(tool, arguments)
-            problems += [f"step {step['id']}, its call of {tool}: {problem}" for problem in found]
+            arguments, call_problems = rules.read_call(tool, arguments)
+            problems += [f"step {step['id']}, its call of {tool}: {problem}" for problem in call_problems]
         calls.append({"tool": tool, "arguments": arguments})
     return calls, problems
 

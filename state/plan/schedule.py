@@ -44,19 +44,19 @@ def _days(value: Any) -> Any:
     """Return days as people write them: names in English of any length, ranges such as mon-fri, `weekdays`."""
     if value in (None, "", []):
         return None
-    given = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) and value not in _NAMED else value
-    found: set[int] = set()
-    for item in [given] if isinstance(given, str) else given:
+    names = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) and value not in _NAMED else value
+    numbers: set[int] = set()
+    for item in [names] if isinstance(names, str) else names:
         named = _NAMED.get(str(item).casefold())
         first, _, last = str(item).casefold().partition("-")
         if named is None and not all(len(day) >= 3 and day[:3] in DAYS for day in (first, last or first)):
             raise ValueError(f"{str(item)[:20]!r} is no day of the week: use {', '.join(DAYS)}")
         if named is not None:
-            found |= {DAYS.index(day) for day in named}
+            numbers |= {DAYS.index(day) for day in named}
         else:
             start, end = DAYS.index(first[:3]), DAYS.index((last or first)[:3])
-            found |= {day % 7 for day in range(start, (end if end >= start else end + 7) + 1)}
-    return [DAYS[day] for day in sorted(found)]
+            numbers |= {day % 7 for day in range(start, (end if end >= start else end + 7) + 1)}
+    return [DAYS[day] for day in sorted(numbers)]
 
 
 def _cron(text: str) -> str:

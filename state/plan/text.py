@@ -33,13 +33,15 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
         lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
     if chosen := chosen_limits(pending):
         names = catalogue(language)["amounts"]
-        told = (f"${amount:g}" if key == "cost_usd" else f"{names[key]} {amount:g}" for key, amount in chosen.items())
-        lines.append(f"**{say['limits']}:** {', '.join(told)}")
+        limit_texts = (
+            f"${amount:g}" if key == "cost_usd" else f"{names[key]} {amount:g}" for key, amount in chosen.items()
+        )
+        lines.append(f"**{say['limits']}:** {', '.join(limit_texts)}")
     return "\n".join([*lines, *schedule_lines(pending)]).rstrip() + "\n"
 
 
 def step_numbers(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return what people call the steps of a plan, by id: their number."""
+    """Return the numbers by which people know the steps of a plan, by id."""
     return {str(step.get("id")): str(number) for number, step in enumerate(plan.get("steps") or (), 1)}
 
 
@@ -51,12 +53,12 @@ def unchanged_steps(plan: Mapping[str, Any], before: Mapping[str, Any] | None) -
 
 
 def _gone_lines(plan: Mapping[str, Any], before: Mapping[str, Any] | None, language: str) -> Iterator[str]:
-    """Yield the steps of the plan before that are not there any more."""
+    """Yield the steps of the previous plan that are gone."""
     steps, earlier = plan.get("steps") or [], (before or {}).get("steps") or []
     gone = catalogue(language)["changed"]["dropped"]
-    kept = [step.get("content") for step in steps]
+    contents = [step.get("content") for step in steps]
     for number, step in enumerate(earlier if len(steps) < len(earlier) else [], 1):
-        if step.get("content") not in kept:
+        if step.get("content") not in contents:
             yield f"- {gone.format(id=number, content=_one_line(step.get('content')))}"
 
 
@@ -68,18 +70,18 @@ def _shown(step: Mapping[str, Any], numbers: Mapping[str, str]) -> Json:
 
 def chosen_limits(pending: Pause) -> dict[str, float]:
     """Return the limits that somebody chose: those that are not the defaults."""
-    given = (pending.get("limits") or {}).items()
-    return {key: amount for key, amount in given if amount is not None and amount != getattr(LIMITS, key, None)}
+    limits = (pending.get("limits") or {}).items()
+    return {key: amount for key, amount in limits if amount is not None and amount != getattr(LIMITS, key, None)}
 
 
 def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
-    """Yield by which tools the plan may change something; a schedule says it with what its approval covers."""
+    """Yield the tools by which the plan may change something; for a schedule, `schedule_lines` does."""
     plan = pending.get("plan") or {}
-    known = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
+    known_writes = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
     free = [f"{name} ({say['any_arguments']})" for name in pending.get("writes") or ()]
     alone = any(step.get("executor") for step in plan.get("steps") or ())  # its own tools are not listed
-    if not plan.get("schedule") and (known or free or not alone):
-        yield f"**{say['changes']}:** {', '.join([*known, *free]) or say['nothing']}"
+    if not plan.get("schedule") and (known_writes or free or not alone):
+        yield f"**{say['changes']}:** {', '.join([*known_writes, *free]) or say['nothing']}"
 
 
 def _step_lines(
@@ -131,23 +133,23 @@ def schedule_lines(pending: Pause) -> Iterator[str]:
     say = catalogue(str(pending.get("language") or "en"))["plan"]
     if runs := pending.get("next_runs"):
         yield f"**{say['upcoming']}:** {moments_text(runs)}"
-    known = (f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ())
-    tools = ", ".join([*sorted(pending.get("writes") or ()), *known]) or say["no_tools"]
+    known_writes = (f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ())
+    tools = ", ".join([*sorted(pending.get("writes") or ()), *known_writes]) or say["no_tools"]
     covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])
     yield f"**{say['covers']}:** {covers}"
 
 
 def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = None) -> str:
     """Return a recurring plan's times in words."""
-    say, known = say or catalogue("en")["plan"], {key: item for key, item in schedule.items() if item is not None}
-    if minutes := known.get("every_minutes"):
+    say, times = say or catalogue("en")["plan"], {key: item for key, item in schedule.items() if item is not None}
+    if minutes := times.get("every_minutes"):
         return say["every_minutes"].format(minutes=minutes)
-    if "cron" in known:
-        return say["cron"].format_map(known)
-    if "weekdays" not in known:
-        return say["every_day"].format_map(known)
+    if "cron" in times:
+        return say["cron"].format_map(times)
+    if "weekdays" not in times:
+        return say["every_day"].format_map(times)
     names = dict(zip(DAYS, say["days"].split("|"), strict=True))
-    return say["on_days"].format_map({**known, "days": ", ".join(names[day] for day in known["weekdays"])})
+    return say["on_days"].format_map({**times, "days": ", ".join(names[day] for day in times["weekdays"])})
 
 
 def moments_text(moments: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ DECISION_KEYS = frozenset(
     {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
 )
 """Keys of the decision that contained the plan."""
-# Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
+# Escape sequences of terminals, control characters, and characters that change the direction of text.
 _UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -121,7 +121,7 @@ def read_fields(value: Mapping[str, Any], used: Collection[str]) -> tuple[dict[s
         del fields["schedule"]  # models that must fill every field of a schema write a schedule of nulls
     if not isinstance(steps := fields.get("steps"), list):
         return fields, []
-    problems = [f"step {number}: {said}" for number, step in enumerate(steps, 1) for said in _find_misnamed(step)]
+    problems = [f"step {number}: {problem}" for number, step in enumerate(steps, 1) for problem in _find_misnamed(step)]
     fields["steps"] = _assign_ids([_read_step(step) for step in steps], used)
     title, first = fields.get("title"), next(iter(fields["steps"]), None)
     if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
@@ -146,8 +146,8 @@ def _unknown_keys(step: Any) -> list[str]:
     if not isinstance(step, Mapping) or is_call(step):
         return []
     synonyms = {word for field, words in STEP_SYNONYMS.items() if field not in step for word in words}
-    known = {*PlanStep.model_fields, *CALLS_KEYS, *synonyms}
-    return [str(key) for key in step if key not in known]
+    expected_keys = {*PlanStep.model_fields, *CALLS_KEYS, *synonyms}
+    return [str(key) for key in step if key not in expected_keys]
 
 
 def strip_invisible(value: Any) -> Any:
@@ -237,11 +237,11 @@ def planned_calls(step: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:
     """Return the steps with ids, also in place of the numbers they depend on: step numbers, else positions."""
     objects = [step for step in steps if isinstance(step, Mapping)]
-    given = [as_id(step.get("id")) if step.get("id") else None for step in objects]
-    taken = {*used, *(id for id in given if isinstance(id, str))}
+    own_ids = [as_id(step.get("id")) if step.get("id") else None for step in objects]
+    taken = {*used, *(id for id in own_ids if isinstance(id, str))}
     free = (f"s{number}" for number in count(1) if f"s{number}" not in taken)
-    ids = [id or next(free) for id in given]
-    by_place = not any(given)
+    ids = [id or next(free) for id in own_ids]
+    by_place = not any(own_ids)
     places = {f"s{place}": id for place, id in enumerate(ids, 1)} if by_place else {}
     left = iter(ids)
     return [_with_ids(step, next(left), places) if isinstance(step, Mapping) else step for step in steps]
@@ -269,10 +269,10 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
 
     A path is such as `steps[0].done_wen`.
     """
-    known = [*(key for key in Plan.model_fields if key != "drop"), "limits"]
+    names = [*(key for key in Plan.model_fields if key != "drop"), "limits"]
     for key in edited:
-        if key not in known and key not in shown:
-            yield str(key), f"a plan {_problem_with_key(str(key), known)}"
+        if key not in names and key not in shown:
+            yield str(key), f"a plan {_problem_with_key(str(key), names)}"
     seen = {key for step in shown.get("steps") or () for key in step}
     for place, step in enumerate(edited.get("steps") or ()):
         for key in _unknown_keys(step):
@@ -281,8 +281,8 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
                 yield f"steps[{place}].{key}", f"step {step.get('id') or place + 1} {problem}"
 
 
-def _problem_with_key(key: str, known: Iterable[str]) -> str:
-    close = _closest(key, known)
+def _problem_with_key(key: str, names: Iterable[str]) -> str:
+    close = _closest(key, names)
     return f"has no field {key[:40]!r}" + (f" (did you mean {close}?)" if close else "")
 
 

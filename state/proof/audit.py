@@ -26,9 +26,9 @@ def read_audit(
 
     `later` has, for each change of unknown outcome, what was observed after it: only that can settle it.
     """
-    given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
-    rows, problems = _read_sentences(given.get("sentences"), claims)
-    goal = given.get("goal")
+    fields: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
+    rows, problems = _read_sentences(fields.get("sentences"), claims)
+    goal = fields.get("goal")
     met = str(goal.get("met") if isinstance(goal, Mapping) else goal).casefold()
     met = {"true": "yes", "false": "no"}.get(met, met)
     if met not in MET:
@@ -38,14 +38,14 @@ def read_audit(
     missing = goal.get("missing") if isinstance(goal, Mapping) else ()
     missing = [missing] if isinstance(missing, str) else missing if isinstance(missing, list | tuple) else ()
     texts = [text for each in missing[:MOST_MISSING] if (text := _one_line(each))]
-    found: AuditRow = {"problem": "", "met": cast("Any", met), "missing": texts, "sentences": rows}
-    if settled := _read_settled(given.get("settled"), later):
-        found["settled"] = settled
-    return found
+    row: AuditRow = {"problem": "", "met": cast("Any", met), "missing": texts, "sentences": rows}
+    if settled := _read_settled(fields.get("settled"), later):
+        row["settled"] = settled
+    return row
 
 
 def unexplained(audit: Mapping[str, Any]) -> str:
-    """Return what a judge is asked to add, once, if its verdict on the goal does not say why; else ""."""
+    """Return what the judge is asked to add, once, because its verdict on the goal gives no reason; else ""."""
     if audit["met"] == "declined" and audit["missing"]:
         return "declined has nothing missing; what was not forbidden and is missing makes it part"
     if is_unexplained(audit):
@@ -59,10 +59,10 @@ def is_unexplained(audit: Mapping[str, Any]) -> bool:
     return audit["met"] in ("part", "no") and not audit["missing"] and not doubted
 
 
-def _read_settled(given: Any, later: Mapping[str, Collection[str]]) -> list[SettledRow]:
-    """Return which changes of unknown outcome later observations settle; what names no such observation is left out."""
+def _read_settled(items: Any, later: Mapping[str, Collection[str]]) -> list[SettledRow]:
+    """Return the changes of unknown outcome that later observations settle; leave out rows that name none of these."""
     rows: list[SettledRow] = []
-    for item in given if isinstance(given, list) else ():
+    for item in items if isinstance(items, list) else ():
         if not isinstance(item, Mapping) or not isinstance(item.get("happened"), bool):
             continue
         (change, *_), by = [*_ids([item.get("change")]), ""], _ids(item.get("by"))
@@ -71,9 +71,9 @@ def _read_settled(given: Any, later: Mapping[str, Collection[str]]) -> list[Sett
     return rows
 
 
-def _read_sentences(given: Any, claims: Sequence[str]) -> tuple[list[SentenceRow], list[str]]:
+def _read_sentences(items: Any, claims: Sequence[str]) -> tuple[list[SentenceRow], list[str]]:
     """Return a row for each claim, or the problems of the items about them."""
-    listed = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
+    listed = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
     by_number: dict[int, Mapping[str, Any]] = {}
     problems = []
     for item in listed:
@@ -90,7 +90,7 @@ def _read_sentences(given: Any, claims: Sequence[str]) -> tuple[list[SentenceRow
             by_number[number] = item
     left_out = [str(number) for number in range(1, len(claims) + 1) if number not in by_number]
     if left_out and not problems:
-        problems.append(f"nothing is said of sentence {', '.join(left_out)}")
+        problems.append(f"there is no item for sentence {', '.join(left_out)}")
     if problems:
         return [], problems
     rows: list[SentenceRow] = [
@@ -106,8 +106,8 @@ def _read_sentences(given: Any, claims: Sequence[str]) -> tuple[list[SentenceRow
     return rows, []
 
 
-def _one_line(said: Any) -> str:
-    return " ".join(str(said).split())[:WHY_CHARS]
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())[:WHY_CHARS]
 
 
 def _integer(value: Any) -> int | None:
@@ -116,9 +116,9 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _ids(said: Any) -> list[str]:
-    given = said if isinstance(said, list) else str(said or "").replace(",", " ").split()
-    return [str(id).strip().strip("[]")[:40] for id in given if str(id).strip().strip("[]")][:10]
+def _ids(value: Any) -> list[str]:
+    ids = value if isinstance(value, list) else str(value or "").replace(",", " ").split()
+    return [str(id).strip().strip("[]")[:40] for id in ids if str(id).strip().strip("[]")][:10]
 
 
 def unaudited(problem: str) -> AuditRow:

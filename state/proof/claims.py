@@ -116,7 +116,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _without(mark: re.Pattern[str], line: str) -> str:
-    return line[found.end() :] if (found := mark.match(line)) else line
+    return line[match.end() :] if (match := mark.match(line)) else line
 
 
 def _end_of_code(lines: list[str], at: int) -> int:
@@ -172,7 +172,7 @@ def _sentences(line: str, language: str) -> Iterator[str]:
 def _cuts(line: str, language: str) -> list[int]:
     """Return where sentences end within a line: where all rules see an end, and nothing shows that they go on."""
     ends = set.intersection(*(_ends(line, rules) for rules in {language or "en", *RULES}))
-    found = []
+    rests = []
     for end in sorted(ends):
         before, after = line[max(0, end - NEAR) : end], line[end : end + NEAR].lstrip()
         goes_on = (
@@ -182,18 +182,18 @@ def _cuts(line: str, language: str) -> list[int]:
             or _QUOTE_GOES_ON.match(before[-1:] + after)
         )
         if not goes_on:
-            found.append(closing.end() if (closing := _CLOSING.match(line, end)) else end)
-    return found
+            rests.append(closing.end() if (closing := _CLOSING.match(line, end)) else end)
+    return rests
 
 
 def _ends(line: str, language: str) -> set[int]:
     import sentencex  # type: ignore[import-untyped] # some milliseconds that only a delivery needs
 
-    found, at = set(), 0
+    ends, at = set(), 0
     for sentence in sentencex.segment(language, line) if line else ():
         at += len(sentence)
-        found.add(at - len(sentence) + len(sentence.rstrip()))
-    return found
+        ends.add(at - len(sentence) + len(sentence.rstrip()))
+    return ends
 
 
 def _columns(text: str) -> int:

@@ -196,8 +196,8 @@ def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[st
 
 def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for everything that the user said when the work was done already."""
-    said = (" ".join(row["text"].split()) for row in receipt.get("late") or ())
-    return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in said]
+    texts = (" ".join(row["text"].split()) for row in receipt.get("late") or ())
+    return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in texts]
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

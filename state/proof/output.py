@@ -40,9 +40,9 @@ class _Leaf:
 
     def __init__(self, path: str, key: str, value: Any) -> None:
         self.path = path
-        said = value if isinstance(value, str) else json.dumps(value)
+        value_text = value if isinstance(value, str) else json.dumps(value)
         small = isinstance(value, int) and abs(value) <= SMALL
-        self.quote: str = "" if isinstance(value, bool) else f"{key} {said}" if small else said
+        self.quote: str = "" if isinstance(value, bool) else f"{key} {value_text}" if small else value_text
         forms = {token_line(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
         self.forms: tuple[str, ...] = tuple(form for form in forms if form)
 
@@ -55,12 +55,12 @@ def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRo
     """
     values = list(leaf_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
-    found = [[source.id for source in sources if source.says(leaf)] for leaf in leaves]
-    often = Counter(id for said in found for id in said)
+    ids_of_leaves = [[source.id for source in sources if source.says(leaf)] for leaf in leaves]
+    often = Counter(id for ids in ids_of_leaves for id in ids)
     rank = {source.id: (source.firsthand, often[source.id], place) for place, source in enumerate(sources)}
     rows: list[FieldRow] = []
-    for leaf, said in zip(leaves, found, strict=True):
-        best: list[Evidence] = [{"observation": max(said, key=rank.__getitem__)}] if said else []
+    for leaf, ids in zip(leaves, ids_of_leaves, strict=True):
+        best: list[Evidence] = [{"observation": max(ids, key=rank.__getitem__)}] if ids else []
         if best:
             best[0]["quote"] = leaf.quote[:QUOTE_CHARS]
         rows.append({"path": leaf.path, "evidence": best})

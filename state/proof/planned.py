@@ -44,6 +44,6 @@ def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], lan
 
 
 def _line(entry: JournalEntry) -> str:
-    given = canonical_json(conceal_json(entry["arguments"]))
-    short = given if len(given) <= ARGUMENTS_CHARS else f"{given[:ARGUMENTS_CHARS]}…"
+    arguments = canonical_json(conceal_json(entry["arguments"]))
+    short = arguments if len(arguments) <= ARGUMENTS_CHARS else f"{arguments[:ARGUMENTS_CHARS]}…"
     return f"- {entry['tool']} {short}: {entry['text'].strip() or 'ok'}"

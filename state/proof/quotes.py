@@ -114,12 +114,12 @@ def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str
     if not text.isascii():
         text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), _UNSPACED.sub(r" \1 ", text))
     text = _DATE_AND_TIME.sub(r"\1 ", text)
-    found: list[str] = []
+    words: list[str] = []
     for match in _TOKEN.finditer(text):
-        kind, said = match.lastgroup, match[0]
+        kind, token = match.lastgroup, match[0]
         if match["time"]:
             exact = "" if match["seconds"] in (None, "00") and not match["fraction"] else f":{match['seconds']}"
-            found += [
+            words += [
                 match["time"],
                 *([exact] if exact else []),
                 *([f".{part}"] if (part := match["fraction"]) else []),
@@ -128,12 +128,12 @@ def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str
             values = _values(match["number"], text, match, commas_part)
             values[0] = (match["minus"] or "") + values[0]
             values[-1] += match["power"] or ""
-            found += values
+            words += values
         elif kind in ("sign", "operator"):
-            found += [said] if said in signs else []
-        elif word := said.replace("'", "").strip("_"):
-            found.append(word)
-    return found
+            words += [token] if token in signs else []
+        elif word := token.replace("'", "").strip("_"):
+            words.append(word)
+    return words
 
 
 def regroup_digits(text: str) -> str:
@@ -253,7 +253,7 @@ class SearchedText:
 
     def _has_row(self, cells: list[str], signs: Collection[str]) -> bool:
         """Return whether a line of the text has these cells of a table in order, whatever else is in it."""
-        wanted = [found for cell in cells if (found := tokens(f" {cell} ", signs))]
+        wanted = [cell_tokens for cell in cells if (cell_tokens := tokens(f" {cell} ", signs))]
         rows = (line for line in self.text.splitlines() if len(line) <= PIECE)
         return any(_in_order(wanted, token_line(tokens(line, signs))) for line in rows)
 
@@ -265,10 +265,10 @@ class SearchedText:
 
     def _stands_alone(self, short: str) -> bool:
         """Return whether so few characters of a script without spaces stand between characters of another kind."""
-        for found in re.finditer(re.escape(short), self._folded_text):
+        for match in re.finditer(re.escape(short), self._folded_text):
             before, after = (
-                self._folded_text[found.start() - 1 : found.start()],
-                self._folded_text[found.end() : found.end() + 1],
+                self._folded_text[match.start() - 1 : match.start()],
+                self._folded_text[match.end() : match.end() + 1],
             )
             if not (_UNSPACED.fullmatch(before) or _UNSPACED.fullmatch(after)):
                 return True
@@ -280,8 +280,8 @@ class SearchedText:
 
     def _whole_hash(self, short: re.Match[str]) -> str:
         """Return the first hash in the text with this beginning, as git and others abbreviate them; else the input."""
-        found = re.search(rf"(?<!\w){short[0]}[0-9a-f]+(?!\w)", self.text)
-        return found[0] if found and len(found[0]) >= HASH_CHARS else short[0]
+        match = re.search(rf"(?<!\w){short[0]}[0-9a-f]+(?!\w)", self.text)
+        return match[0] if match and len(match[0]) >= HASH_CHARS else short[0]
 
     def nearest(self, quote: str) -> str:
         """Return the passage of the text that has most in common with the quote, at most 200 characters; else ""."""
@@ -315,13 +315,13 @@ def _with_currency_signs(text: str) -> str:
 def _signs(quote: str) -> tuple[str, ...]:
     """Return the signs of a quote; with an operator between operands all operators, so that none matches another."""
     plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)
-    found = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
-    return (*sorted(found), *(OPERATORS if _OPERATION.search(plain) else ()))
+    signs = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
+    return (*sorted(signs), *(OPERATORS if _OPERATION.search(plain) else ()))
 
 
-def token_line(found: list[str]) -> str:
+def token_line(words: list[str]) -> str:
     """Return the tokens with spaces around each, so that only whole ones match."""
-    return f" {' '.join(found)} " if found else ""
+    return f" {' '.join(words)} " if words else ""
 
 
 def _is_token_run(quote: str, signs: Collection[str], reading: str) -> bool:

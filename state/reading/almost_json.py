@@ -150,8 +150,8 @@ class _Reader:
 
     def _skip(self) -> str:
         """Skip white space and comments; return them."""
-        found = _SKIP.match(self.text, self.at)
-        end = found.end() if found else self.at
+        match = _SKIP.match(self.text, self.at)
+        end = match.end() if match else self.at
         gap, self.at = self.text[self.at : end], end
         self.effort.charge(len(gap) // 64)
         if gap.count('"') % 2 or gap[:1] in ("#", "/"):
@@ -159,8 +159,8 @@ class _Reader:
         return gap
 
     def _peek(self) -> tuple[str, str]:
-        found = _TOKEN.match(self.text, self.at)
-        return (str(found.lastgroup), found.group()) if found else ("stop", "")
+        match = _TOKEN.match(self.text, self.at)
+        return (str(match.lastgroup), match.group()) if match else ("stop", "")
 
     def _take(self, kind: str, lexeme: str) -> None:
         self.effort.charge(1)
@@ -197,13 +197,13 @@ class _Reader:
     def broken(self, start: int) -> Candidate:
         """Return the unreadable text up to the bracket that closes it."""
         depth, at = 0, start
-        while found := _TOKEN.match(self.text, at):
+        while match := _TOKEN.match(self.text, at):
             self.effort.charge(1)
-            at = found.end()
-            kind = found.lastgroup
+            at = match.end()
+            kind = match.lastgroup
             if kind == "string":
-                close = end_of_string(self.text, at, found.group(), self.effort)
-                at = close + len(found.group()) if close >= 0 else at
+                close = end_of_string(self.text, at, match.group(), self.effort)
+                at = close + len(match.group()) if close >= 0 else at
             depth += (kind == "open") - (kind == "close")
             if not depth:
                 rest = _GOES_ON.match(self.text, at)

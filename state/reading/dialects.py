@@ -108,19 +108,19 @@ def find_printed(text: str, is_tool: Callable[[str], bool], claims: Collection[s
         return []
     if code := _read_code(text, is_tool):
         return code
-    found, position = list[Printed](), 0
+    calls, position = list[Printed](), 0
     effort = Effort()
     try:
-        while len(found) <= MOST and (printed := _next_printed(text, position, is_tool, effort)) is not None:
-            if found and not WRAPPING.fullmatch(text, position, printed.start):
+        while len(calls) <= MOST and (printed := _next_printed(text, position, is_tool, effort)) is not None:
+            if calls and not WRAPPING.fullmatch(text, position, printed.start):
                 break
-            found.append(printed)
+            calls.append(printed)
             position = printed.end
             if printed.value is None:
                 break
     except EffortExhausted:
-        return found
-    return found
+        return calls
+    return calls
 
 
 def _read_claim(text: str, claims: Collection[str]) -> Printed | None:
@@ -144,15 +144,15 @@ def _read_claim(text: str, claims: Collection[str]) -> Printed | None:
 
 def before_wrapping(text: str) -> str:
     """Return a text without the marks at its end that open what follows."""
-    while found := _WRAPPING_END.search(text, max(0, len(text) - 100)):
-        text = text[: found.start()]
+    while match := _WRAPPING_END.search(text, max(0, len(text) - 100)):
+        text = text[: match.start()]
     return text
 
 
 def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effort: Effort) -> Printed | None:
     tags, before = _BEFORE_TAGS.search(text, position), _search_before_json(text, position)
-    direct = next((found for found in _DIRECT.finditer(text, position) if is_tool(found[1])), None)
-    starts = [found.start() for found in (tags, before, direct) if found]
+    direct = next((match for match in _DIRECT.finditer(text, position) if is_tool(match[1])), None)
+    starts = [match.start() for match in (tags, before, direct) if match]
     if tags and tags.start() == min(starts):
         kind, name = next((kind, name) for kind, name in tags.groupdict().items() if name)
         printed = _read_tags(text, tags, name, *_TAGS[kind])
@@ -167,10 +167,10 @@ def _next_printed(text: str, position: int, is_tool: Callable[[str], bool], effo
 
 def _search_before_json(text: str, position: int) -> re.Match[str] | None:
     """Return the first mark behind which JSON follows."""
-    found = [_BEFORE_JSON.search(text, position)]
-    found += [_HARMONY.search(text, position)] if text.find("to=", position) >= 0 else []
-    found += [_REACT.search(text, position)] if text.find("Action:", position) >= 0 else []
-    return min(filter(None, found), key=lambda each: each.start(), default=None)
+    matches = [_BEFORE_JSON.search(text, position)]
+    matches += [_HARMONY.search(text, position)] if text.find("to=", position) >= 0 else []
+    matches += [_REACT.search(text, position)] if text.find("Action:", position) >= 0 else []
+    return min(filter(None, matches), key=lambda each: each.start(), default=None)
 
 
 def _read_tags(

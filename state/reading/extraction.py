@@ -67,8 +67,8 @@ def extract(
     effort, position, plain_keys = Effort(), 0, {_plain(key) for key in keys}
     named = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, (*keys, *hints)))})(?!\w)")
     try:
-        while len(text) <= LONGEST and (found := _START.search(text, position)):
-            start = found.start()
+        while len(text) <= LONGEST and (match := _START.search(text, position)):
+            start = match.start()
             if text[start] == "<" or text.startswith("[THINK]", start):
                 position = _end_of_thinking(text, start)
                 continue
@@ -95,8 +95,8 @@ def prose(text: str, extracted: Extracted | None) -> str:
     """
     if extracted is not None:
         text = text[: extracted.start]
-    said = without_marks(without_thoughts(text)).rstrip()
-    return (said if extracted is None else _LABEL.sub("", said)).strip()
+    rest = without_marks(without_thoughts(text)).rstrip()
+    return (rest if extracted is None else _LABEL.sub("", rest)).strip()
 
 
 def _accepted_part(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:

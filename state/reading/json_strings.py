@@ -49,8 +49,8 @@ def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
         return close
     quote, position = "”" if quote == "“" else quote, start
     while True:
-        found = _TO_QUOTE[quote].match(text, position)
-        close = found.end() if found else len(text)
+        match = _TO_QUOTE[quote].match(text, position)
+        close = match.end() if match else len(text)
         effort.charge(1 + (close - position) // 512)
         if close >= len(text) or text[close] != quote:
             return -1

@@ -49,11 +49,11 @@ def without_thoughts(text: str) -> str:
     """Return the text without its thoughts."""
     if not any(sign in text for sign in ("<", "◁", "THINK]")):
         return text
-    kept, position = [], 0
+    parts, position = [], 0
     while opening := OPEN_THOUGHT.search(text, position):
-        kept.append(text[position : opening.start()])
+        parts.append(text[position : opening.start()])
         position = end_of_thought(text, opening.end())
-    return CLOSE_THOUGHT.split("".join([*kept, text[position:]]))[-1]
+    return CLOSE_THOUGHT.split("".join([*parts, text[position:]]))[-1]
 
 
 def end_of_thought(text: str, start: int) -> int:

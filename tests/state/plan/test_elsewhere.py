@@ -60,8 +60,8 @@ def test_a_recurrence_is_a_schedule_or_asked_about() -> None:
     assert (made["schedule"]["every_minutes"], made["speak"]) == (60, "Every hour, as you said.")
     assert made["steps"][0]["content"] == "Prices: look up the prices"
     assert "timezone" in plan(title="t", steps=["a"], pattern="recurring", schedule_config={"daily_time": "09:00"})[0]
-    assert "recurs and says not when" in plan(title="t", steps=["a"], pattern="recurring")[0]
-    assert "is once and has times" in plan(title="t", steps=["a"], **{**HOURLY, "pattern": "once"})[0]
+    assert "recurs without saying when" in plan(title="t", steps=["a"], pattern="recurring")[0]
+    assert "runs once and has times" in plan(title="t", steps=["a"], **{**HOURLY, "pattern": "once"})[0]
     assert "as a whole" in plan(tasks=[*tasks, {"title": "b", "query": "c", "pattern": "once"}])[0]
     once: Json = {"pattern": "once", "schedule_config": {"interval_minutes": None, "daily_time": None}}
     assert plan(tasks=[{"title": "a", "query": "b", **once}])["schedule"] is None

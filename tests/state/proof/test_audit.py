@@ -66,8 +66,8 @@ def test_honest_forms_of_an_audit_are_read(given: Any) -> None:
     [
         (None, "goal must be"),
         ("all is well", "goal must be"),
-        ({}, "nothing is said of sentence 1, 2"),
-        (says("yes"), "nothing is said of sentence 2"),
+        ({}, "there is no item for sentence 1, 2"),
+        (says("yes"), "there is no item for sentence 2"),
         (says("yes", "maybe"), "shown must be yes, no or contradicted"),
         (says("yes", "yes", met="mostly"), "goal must be"),
         ({**says("yes", "yes"), "goal": None}, "goal must be"),
