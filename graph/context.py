@@ -62,10 +62,14 @@ class Deps:
 
     def of_run(self) -> "Deps":
         """Return these dependencies, with the executors of the run that works in this context."""
-        given = _of_run.get()
-        if given is None or given[0] is not self.executors or given[1] is self.executors:
+        executors_of_run = _of_run.get()
+        if (
+            executors_of_run is None
+            or executors_of_run[0] is not self.executors
+            or executors_of_run[1] is self.executors
+        ):
             return self
-        return replace(self, executors=given[1])
+        return replace(self, executors=executors_of_run[1])
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -136,6 +140,6 @@ def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
     A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
     one from the dict that a run of this graph is given.
     """
-    given = runtime.context if isinstance(runtime.context, Settings) else None
-    settings = merge_settings(deps.settings, given)
+    settings_given = runtime.context if isinstance(runtime.context, Settings) else None
+    settings = merge_settings(deps.settings, settings_given)
     return runtime if settings is runtime.context else runtime.override(context=settings)

@@ -173,7 +173,7 @@ class Executors(MutableMapping[str, Executor]):
 
     def __init__(
         self,
-        given: Mapping[str, ExecutorInput] | None = None,
+        executors: Mapping[str, ExecutorInput] | None = None,
         *,
         tools: Sequence[BaseTool] = (),
         effects: Mapping[str, EffectKind] | None = None,
@@ -195,7 +195,7 @@ class Executors(MutableMapping[str, Executor]):
         self._all: dict[str, Executor] = {}
         self._made: dict[Callable[..., Any], BaseTool] = {}
         """Tools by the functions that they were made of."""
-        self._take({name: self._as_executor(name, one) for name, one in (given or {}).items()})
+        self._take({name: self._as_executor(name, one) for name, one in (executors or {}).items()})
         if complete:
             check_effects(self._effects, self.toolbox)
 
@@ -226,12 +226,12 @@ class Executors(MutableMapping[str, Executor]):
 
     async def cards(self) -> dict[str, Card]:
         """Return the planner's descriptions of the enabled executors; unreachable remote agents are left out."""
-        found: dict[str, Card] = {}
+        cards: dict[str, Card] = {}
         for name, one in self.active.items():
-            said = await one.remote.card() if one.remote else Card(_own_words(one))
-            if said is not None:
-                found[name] = Card(one.description or said.description, one.skills or said.skills)
-        return found
+            card = await one.remote.card() if one.remote else Card(_own_words(one))
+            if card is not None:
+                cards[name] = Card(one.description or card.description, one.skills or card.skills)
+        return cards
 
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
         """Return a copy with more tools for all executors without their own. Raises ToolError for a duplicate name."""
@@ -274,14 +274,14 @@ class Executors(MutableMapping[str, Executor]):
             raise
         self.elsewhere |= {tool.name for tool in before[0]}  # what a profile forbids may go
 
-    def _change(self, given: dict[str, Executor], *, by_owner: bool = True) -> None:
-        names = {tool.name for tool in [*self._common, *_own_tools(given)]}
+    def _change(self, executors: dict[str, Executor], *, by_owner: bool = True) -> None:
+        names = {tool.name for tool in [*self._common, *_own_tools(executors)]}
         before = {*self.toolbox, *self._all} if by_owner else {}
-        self._take(given)
-        self._removed = self._removed.union(before).difference(names, given)
+        self._take(executors)
+        self._removed = self._removed.union(before).difference(names, executors)
 
-    def _take(self, given: dict[str, Executor]) -> None:
-        own, common = _own_tools(given), {tool.name for tool in self._common}
+    def _take(self, executors: dict[str, Executor]) -> None:
+        own, common = _own_tools(executors), {tool.name for tool in self._common}
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
         names = {tool.name for tool in tools}
         effects = {each: effect for each, effect in self._effects.items() if fits_any(each, names)}
@@ -290,7 +290,7 @@ class Executors(MutableMapping[str, Executor]):
         """Names of tools that only executors have."""
         self.shared: Toolbox = self.toolbox.without(self.private)
         """The tools of all executors without their own."""
-        self._all = given
+        self._all = executors
 
     def _as_executor(self, name: str, one: ExecutorInput) -> Executor:
         if not name.strip() or "\n" in name or len(name) > NAME_CHARS:
@@ -304,18 +304,18 @@ class Executors(MutableMapping[str, Executor]):
             return replace(made, description=_own_words(made) or ("" if named == "LangGraph" else named))
         raise ConfigError(f"the executor {name!r} is {one!r}; give an Executor, a compiled graph, or 'a2a:https://…'")
 
-    def _as_tool(self, given: BaseTool | Callable[..., Any]) -> BaseTool:
+    def _as_tool(self, tool: BaseTool | Callable[..., Any]) -> BaseTool:
         """Return a function as a tool: the common one if that was made of it."""
-        if isinstance(given, BaseTool):
-            return self._with_legal_name(given)
-        if not callable(given):
-            raise ToolError(f"{given!r} cannot be used as a tool: pass a LangChain tool or a function")
-        if given not in self._made:
+        if isinstance(tool, BaseTool):
+            return self._with_legal_name(tool)
+        if not callable(tool):
+            raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
+        if tool not in self._made:
             same = (
-                tool for tool in self._common if given in (getattr(tool, key, None) for key in ("func", "coroutine"))
+                tool for tool in self._common if tool in (getattr(tool, key, None) for key in ("func", "coroutine"))
             )
-            self._made[given] = next(same, None) or self._with_legal_name(from_function(given))
-        return self._made[given]
+            self._made[tool] = next(same, None) or self._with_legal_name(from_function(tool))
+        return self._made[tool]
 
     def _with_legal_name(self, tool: BaseTool) -> BaseTool:
         """Return the tool, or a copy of it if no model accepts its name, such as one with spaces."""
@@ -334,8 +334,8 @@ class Executors(MutableMapping[str, Executor]):
         return self._connect(address)
 
 
-def _own_tools(given: Mapping[str, Executor]) -> list[BaseTool]:
-    return [tool for executor in given.values() for tool in own_tools(executor)]
+def _own_tools(executors: Mapping[str, Executor]) -> list[BaseTool]:
+    return [tool for executor in executors.values() for tool in own_tools(executor)]
 
 
 def own_tools(executor: Executor) -> list[BaseTool]:
@@ -354,10 +354,10 @@ def executor_problem(name: str | None, executors: Executors) -> str | None:
 
 def profile_problem(profile: Profile, executors: Executors) -> str | None:
     """Return which hard constraint of a profile cannot be enforced, because it names nothing known; None if all can."""
-    known = {*executors.toolbox, *executors.elsewhere}
+    names = {*executors.toolbox, *executors.elsewhere}
     for name in profile.forbidden_tools:
-        if name not in known:
-            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{name_hint(name, known)}"
+        if name not in names:
+            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{name_hint(name, names)}"
     for path in profile.allowed_paths:
         if "*" in path:
             return f"profile.allowed_paths names files and folders, not patterns: {path!r}"
@@ -373,15 +373,15 @@ def unknown_names(names: Iterable[str], tools: Iterable[BaseTool]) -> list[str]:
 def _own_words(one: Executor) -> str:
     """Return the docstring of an executor's function, or of the state of its graph; "" if it has none of its own."""
     about: Any = one.work or getattr(getattr(one.graph, "builder", None), "state_schema", None)
-    said = vars(about).get("__doc__") if isinstance(about, type) else getattr(about, "__doc__", None)
-    known = str(getattr(about, "__module__", "")).partition(".")[0] in ("langchain", "langchain_core", "langgraph")
-    return "" if known or said == dict.__doc__ else inspect.cleandoc(said or "").partition("\n\n")[0]
+    docstring = vars(about).get("__doc__") if isinstance(about, type) else getattr(about, "__doc__", None)
+    is_library = str(getattr(about, "__module__", "")).partition(".")[0] in ("langchain", "langchain_core", "langgraph")
+    return "" if is_library or docstring == dict.__doc__ else inspect.cleandoc(docstring or "").partition("\n\n")[0]
 
 
-def transcript(said: Sequence[BaseMessage]) -> list[Json]:
+def transcript(messages: Sequence[BaseMessage]) -> list[Json]:
     """Return messages in short form for the receipt: author, text and tool calls."""
     rows: list[Json] = []
-    for message in said[-ROWS:]:
+    for message in messages[-ROWS:]:
         calls = [call["name"] for call in message.tool_calls] if isinstance(message, AIMessage) else []
         by = "user" if isinstance(message, HumanMessage) else message.name or message.type
         rows.append({"by": by, "text": message.text[:ROW_CHARS], **({"calls": calls} if calls else {})})

@@ -87,13 +87,13 @@ async def _run_or_continue(
     if not nested.checkpointer:
         output = await nested.ainvoke({"messages": [handoff.message]}, config, context=_context_for(nested, handoff))
         return _report(output, handoff)
-    given: Any = Command(resume=dict(handoff.answers)) if handoff.answers else {"messages": [handoff.message]}
+    graph_input: Any = Command(resume=dict(handoff.answers)) if handoff.answers else {"messages": [handoff.message]}
     before = await nested.aget_state(config)
     started = (before.metadata or {}).get(HANDOFF) == handoff.key
     if started and _is_over(before):
         return _report({**before.values, "__interrupt__": before.interrupts}, handoff)
     try:
-        start, context = None if started and before.next else given, _context_for(nested, handoff)
+        start, context = None if started and before.next else graph_input, _context_for(nested, handoff)
         output = await nested.ainvoke(start, config, context=context, durability="sync")
     except GraphBubbleUp:
         raise
@@ -158,18 +158,18 @@ def _config(handoff: Handoff, *, inside: bool = False) -> RunnableConfig:
 
 
 def _report(output: Any, handoff: Handoff) -> Report:
-    said = _messages(output)
-    ours = [n for n, message in enumerate(said) if message.id == handoff.first]
-    said = said[ours[-1] + 1 :] if ours else said
+    messages = _messages(output)
+    ours = [n for n, message in enumerate(messages) if message.id == handoff.first]
+    messages = messages[ours[-1] + 1 :] if ours else messages
     pauses = (output.get("__interrupt__") or ()) if isinstance(output, Mapping) else ()
     asks = [(str(getattr(one, "id", n)), interrupt_value(one)) for n, one in enumerate(pauses)]
-    return Report(output_of(output, said), asks, said)
+    return Report(output_of(output, messages), asks, messages)
 
 
 def _messages(output: Any) -> list[BaseMessage]:
     """Return the messages in an output; a remote graph returns them as dicts."""
-    given = output.get("messages") if isinstance(output, Mapping) else [output]
-    return [made for one in given if (made := _message(one))] if isinstance(given, list) else []
+    messages = output.get("messages") if isinstance(output, Mapping) else [output]
+    return [made for one in messages if (made := _message(one))] if isinstance(messages, list) else []
 
 
 def _message(one: Any) -> BaseMessage | None:
@@ -258,15 +258,15 @@ class NestedSaver(BaseCheckpointSaver[Any]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._note_faults():
-            found = await self._whole.aget_tuple(self._inner_config(config))
-        return self._outer_tuple(found) if found else None
+            checkpoint = await self._whole.aget_tuple(self._inner_config(config))
+        return self._outer_tuple(checkpoint) if checkpoint else None
 
     async def alist(
         self, config: RunnableConfig | None, *, before: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
         place, earlier = self._inner_config(config or {}), self._inner_config(before) if before else None
-        async for found in self._whole.alist(place, before=earlier, **options):
-            yield self._outer_tuple(found)
+        async for checkpoint in self._whole.alist(place, before=earlier, **options):
+            yield self._outer_tuple(checkpoint)
 
     async def aput(
         self,
@@ -291,8 +291,8 @@ class NestedSaver(BaseCheckpointSaver[Any]):
 
     async def aget_delta_channel_history(self, *, config: RunnableConfig, **options: Any) -> Any:
         with self._note_faults():
-            found = await self._whole.aget_delta_channel_history(config=self._inner_config(config), **options)
-        return {name: self._unpack_history(history) for name, history in found.items()}
+            history = await self._whole.aget_delta_channel_history(config=self._inner_config(config), **options)
+        return {name: self._unpack_history(history) for name, history in history.items()}
 
     def _inner_config(self, config: RunnableConfig) -> RunnableConfig:
         configurable = config.get("configurable") or {}

@@ -162,13 +162,13 @@ def relayed_answer(calls: Sequence[Call], answer: Any) -> list[Call]:
 
 def resume_values(call: Call) -> dict[str, Any]:
     """Return the value to resume each interrupt with, by interrupt id."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
         if ask["kind"] == "tool":
-            found.setdefault(ask["id"], {"decisions": []})["decisions"].append(answer)
+            values.setdefault(ask["id"], {"decisions": []})["decisions"].append(answer)
         else:
-            found[ask["id"]] = answer
-    return found
+            values[ask["id"]] = answer
+    return values
 
 
 # Forms: JSON Schemas, their fields as people are shown them, and what people fill in
@@ -247,15 +247,17 @@ def read_form(value: Any, schema: Json, read_answer: Callable[[Any], Answer | st
         filled = coerce_typed(filled, schema)
     check = Arguments(schema)
     defaults = check.coerce_all({name: field["default"] for name, field in properties.items() if "default" in field})
-    given = {**defaults, **filled}
-    coerced = check.coerce_all(given)  # of which only 5 for 5.0 is taken, and nothing for an optional null
-    fields = {name: coerced[name] if coerced[name] == item else item for name, item in given.items() if name in coerced}
+    values = {**defaults, **filled}
+    coerced = check.coerce_all(values)  # of which only 5 for 5.0 is taken, and nothing for an optional null
+    fields = {
+        name: coerced[name] if coerced[name] == item else item for name, item in values.items() if name in coerced
+    }
     if problems := check.problems(fields):
         unknown = [name for name in fields if name not in properties]
         if unknown:
-            known = {name: item for name, item in fields.items() if name in properties}
+            own_fields = {name: item for name, item in fields.items() if name in properties}
             named = ", ".join(name[:60] for name in unknown[:10])
-            problems = [f"unknown field {named}; {_say_fields(properties)}", *check.problems(known)]
+            problems = [f"unknown field {named}; {_say_fields(properties)}", *check.problems(own_fields)]
         return "; ".join(problems)
     return Answer("answer", json.dumps(fields, ensure_ascii=False), arguments=fields)
 
@@ -266,8 +268,8 @@ def _say_fields(properties: Mapping[str, Any]) -> str:
 
 def _read_other_fields(value: Any) -> Json | None:
     """Return an object in no shape of an answer: a form with a field that it does not have; None for all else."""
-    given = read_shape(value) if isinstance(decode_json(value), Mapping) else ""
-    return given.fields if isinstance(given, AnswerShape) and given.verb == "other" else None
+    shape = read_shape(value) if isinstance(decode_json(value), Mapping) else ""
+    return shape.fields if isinstance(shape, AnswerShape) and shape.verb == "other" else None
 
 
 def _brackets_deep(text: str) -> int:
@@ -292,8 +294,8 @@ def coerce_typed(typed: Json, schema: Json) -> Json:
     from donewhen.graph.tools.arguments import Arguments
 
     booleans = {field["name"] for field in form_fields(schema) if field["kind"] == "boolean"}
-    said = {name: read_word(text) for name, text in typed.items() if name in booleans and isinstance(text, str)}
-    read = {name: word == "yes" for name, word in said.items() if word in ("yes", "no")}
+    words = {name: read_word(text) for name, text in typed.items() if name in booleans and isinstance(text, str)}
+    read = {name: word == "yes" for name, word in words.items() if word in ("yes", "no")}
     coerced: Json = Arguments(schema).coerce_all({**typed, **read})
     return coerced
 
@@ -302,8 +304,8 @@ def field_problem(schema: Mapping[str, Any], name: str, value: Any) -> str:
     """Return what is wrong with a value for one field; "" if it fits."""
     required = [each for each in schema.get("required") or () if each == name]
     alone = {**schema, "properties": {name: schema["properties"][name]}, "required": required}
-    found = read_form({} if value is None else {name: value}, alone, lambda _: "")
-    return found if isinstance(found, str) else ""
+    answer = read_form({} if value is None else {name: value}, alone, lambda _: "")
+    return answer if isinstance(answer, str) else ""
 
 
 def filled_lines(answer: Answer | Mapping[str, Any]) -> str:
@@ -316,8 +318,8 @@ def _said(value: Any) -> str:
     return ", ".join(map(_said, value)) if isinstance(value, list) else scalar_text(value) or str(value)
 
 
-def _field(name: str, given: Mapping[str, Any], required: bool, root: Mapping[str, Any]) -> FormField:
-    field = _plain(given, root)
+def _field(name: str, declared: Mapping[str, Any], required: bool, root: Mapping[str, Any]) -> FormField:
+    field = _plain(declared, root)
     items = _plain(field.get("items") or {}, root) if field.get("type") == "array" else {}
     options = _options(items) or _options(field)
     made: FormField = {

@@ -168,13 +168,13 @@ def reply_limit(model: BaseChatModel, role: str, asked: int | None, quirks: Mode
     name = _token_field(model)
     if name is None or asked:
         return ReplyLimit(asked, bool(asked))
-    known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
-    if (getattr(model, name) or known) != known:
+    default_limit = (getattr(model, "profile", None) or {}).get("max_output_tokens")
+    if (getattr(model, name) or default_limit) != default_limit:
         return ReplyLimit(None, sent=False)
     most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
     # Ollama's models write without end otherwise, and some servers have a default that is too small.
     needed = name == "num_predict" or quirks.needs_limit
-    return ReplyLimit(min(most, known or most), sent=needed or known is not None)
+    return ReplyLimit(min(most, default_limit or most), sent=needed or default_limit is not None)
 
 
 def lower_limit(model: BaseChatModel, sent: int | None) -> int | None:
@@ -242,8 +242,8 @@ class Adapter:
     def most_tools(self, model: BaseChatModel) -> int | None:
         """Return the most tools of one request to a model; None: any number."""
         quirks = self.quirks_of(model)
-        known = (dialect_of(model, quirks.name).most, quirks.most_tools)
-        return min((each for each in known if each is not None), default=None)
+        limits = (dialect_of(model, quirks.name).most, quirks.most_tools)
+        return min((each for each in limits if each is not None), default=None)
 
     async def prepare(
         self,
@@ -290,9 +290,9 @@ class Adapter:
 
     def note_refusal(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> str | None:
         """Remember and return the optional parameter that the server refused, or None if the error is about none."""
-        said = words_of(error)
+        refusal = words_of(error)
         for name, words in _REFUSALS.items():
-            if name in prepared.sent - quirks.unsupported and re.search(words, said):
+            if name in prepared.sent - quirks.unsupported and re.search(words, refusal):
                 quirks.unsupported.add(name)
                 return name
         return None
@@ -302,8 +302,8 @@ class Adapter:
 
         A request is to be made with fewer then, whose author knows which.
         """
-        found = re.search(any_of(*TOO_MANY_TOOLS), words_of(error))
-        most = int(next(filter(None, found.groups()))) if found else 0
+        match = re.search(any_of(*TOO_MANY_TOOLS), words_of(error))
+        most = int(next(filter(None, match.groups()))) if match else 0
         if not most or not most < min(len(prepared.shown), quirks.most_tools or len(prepared.shown)):
             return False
         quirks.most_tools, self.fewest_tools = most, min(most, self.fewest_tools)
@@ -315,17 +315,17 @@ class Adapter:
         At first all are sent again in the simplest form. What is refused then is left out, if the server names it; a
         control tool never is.
         """
-        said = str(error)
-        if not prepared.shown or not _ABOUT_SCHEMA.search(said):
+        text = str(error)
+        if not prepared.shown or not _ABOUT_SCHEMA.search(text):
             return False
         if not quirks.strict:
             quirks.strict = True
             return True
-        places = [int(place) for place in _PLACE_OF_TOOL.findall(said)]
+        places = [int(place) for place in _PLACE_OF_TOOL.findall(text)]
         named = {prepared.shown[place] for place in places if place < len(prepared.shown)}
-        named |= {name for name in prepared.shown if re.search(rf"(['\"`]){re.escape(name)}\1", said)}
-        named = named or {n for n in prepared.shown if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)}
-        refused = dict.fromkeys(named - NAMES, said[:300])
+        named |= {name for name in prepared.shown if re.search(rf"(['\"`]){re.escape(name)}\1", text)}
+        named = named or {n for n in prepared.shown if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", text)}
+        refused = dict.fromkeys(named - NAMES, text[:300])
         quirks.left_out |= refused
         return bool(refused)
 
@@ -361,9 +361,9 @@ async def _with_own_client(model: BaseChatModel) -> BaseChatModel:
         own = await _without_retries(inner, pool)
         return model.model_copy(update={"max_retries": 0, "async_client": own.chat.completions})
     if any(type(model).__module__.startswith(package) for package in _REMAKE_PACKAGES):
-        given = {name: getattr(model, name) for name in model.model_fields_set if name not in _CLIENT_FIELDS}
+        own_fields = {name: getattr(model, name) for name in model.model_fields_set if name not in _CLIENT_FIELDS}
         once = {"max_retries": 1} if "max_retries" in type(model).model_fields else {}  # Google's counts the first try
-        fresh = type(model)(**{**given, **once})
+        fresh = type(model)(**{**own_fields, **once})
         client = getattr(fresh, "_async_client", fresh)
         await _close_with_loop(getattr(client, "aclose", None) or getattr(client, "_client", client).aclose)
         return fresh

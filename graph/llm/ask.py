@@ -170,8 +170,8 @@ class _FilledWindow(ModelError):
 
 def _affordable(error: ModelError, sent: int | None) -> int | None:
     """Return the tokens of a reply for which credit is left, as OpenRouter says; None if fewer do not help."""
-    found = _AFFORDED.search(str(error))
-    tokens = int(found[1]) if found else 0
+    match = _AFFORDED.search(str(error))
+    tokens = int(match[1]) if match else 0
     return tokens if tokens >= LEAST_TOKENS and (sent is None or sent > tokens) else None
 
 
@@ -308,9 +308,9 @@ class _Request:
                 quirks.calls_tools |= bool(message.tool_calls or message.invalid_tool_calls)
             return message
 
-    def _tell_left_out(self, known: Mapping[str, str]) -> None:
+    def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
         """Say which tools the model is not offered since this request."""
-        for name in self.quirks.left_out.keys() - known.keys():
+        for name in self.quirks.left_out.keys() - left_out.keys():
             why = f"The model is not offered the tool {name!r}, whose schema its provider takes in no form"
             log.warning("%s: %s", why, self.quirks.left_out[name])
             if self.question.voice:
@@ -319,9 +319,9 @@ class _Request:
     def _shorten(self, facts: ThreadFacts) -> None:
         """Shorten the messages to the known window. Raises ModelError if that is impossible."""
         question = self.question
-        known = [each for each in (window_of(self.model, self.settings), facts.window) if each is not None]
+        windows = [each for each in (window_of(self.model, self.settings), facts.window) if each is not None]
         self.messages = self.messages or question.messages
-        if known and not fits(self.messages, question.tools, window := min(known)):
+        if windows and not fits(self.messages, question.tools, window := min(windows)):
             shorter = compact_request(question.messages, question.tools, window, question.fence)
             if shorter is None:
                 problem = f"The request has about {count_tokens(question.messages, question.tools):,} tokens"
@@ -394,12 +394,12 @@ class _Request:
         taken = {str(call["id"]) for each in replies for call in (*each.tool_calls, *each.invalid_tool_calls)}
         message = settle_calls(message, offered, taken)
         beside = wire.thoughts.beside(message.tool_calls) if wire and message.tool_calls else {}
-        said: dict[str, Any] = {**message.response_metadata, MADE_BY: self.quirks.maker}
+        metadata: dict[str, Any] = {**message.response_metadata, MADE_BY: self.quirks.maker}
         if offered and not (message.tool_calls or message.invalid_tool_calls):
-            said |= {PRINTED: True} if holds_offered_calls(clean_text(str(message.text)), offered) else {}
+            metadata |= {PRINTED: True} if holds_offered_calls(clean_text(str(message.text)), offered) else {}
         return message.model_copy(
             update={
-                "response_metadata": said,
+                "response_metadata": metadata,
                 "additional_kwargs": {**beside, **message.additional_kwargs},
             }
         )
@@ -451,8 +451,8 @@ class _Request:
         ends = time.monotonic() + seconds * LONGEST_STREAM
         # Metadata is for traces, and tags keep raw chunks out of chat clients.
         facts = {**question.place, "role": question.role, "executor": question.executor, "attempt": self.attempt}
-        known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
-        config = RunnableConfig(tags=TAGS, metadata={**METADATA, **known})
+        facts_known = {f"donewhen_{key}": value for key, value in facts.items() if value is not None}
+        config = RunnableConfig(tags=TAGS, metadata={**METADATA, **facts_known})
         model = prepared.model.model_copy(update={"async_client": wire}) if wire else prepared.model
         stream: AsyncIterator[BaseMessage] = model.astream(messages, config=config, **options)
         silence = _SilenceTimer(voice.report_stall if voice else None, min(STALL_SECONDS, seconds / 4))

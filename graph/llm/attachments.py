@@ -69,8 +69,8 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
     With a store, the data is kept there instead of in the state.
     """
     blocks = (block for m in messages if isinstance(m.content, list) for block in blocks_of(m))
-    found = {digest(said): (block, said) for block in blocks if (said := _as_json(block))}
-    return [await _keep(key, block, len(said), runtime) for key, (block, said) in list(found.items())[-MOST:]]
+    blocks_by_key = {digest(text): (block, text) for block in blocks if (text := _as_json(block))}
+    return [await _keep(key, block, len(said), runtime) for key, (block, said) in list(blocks_by_key.items())[-MOST:]]
 
 
 async def _keep(key: str, block: Json, chars: int, runtime: Runtime[Settings]) -> Json:
@@ -108,17 +108,20 @@ async def with_images(
     images = {entry["id"]: entry["images"] for entry in entries if entry.get("images")}
     if not images:
         return rounds
-    found, keys = list[tuple[int, str, Json]](), set[str]()
+    images_shown, keys = list[tuple[int, str, Json]](), set[str]()
     for place, message in enumerate(rounds):
         for id, again in () if isinstance(message, AIMessage) else observations_in(str(message.text)):
-            found += [(place, id, image) for image in images.get(id, ()) if again or image["key"] not in keys]
+            images_shown += [(place, id, image) for image in images.get(id, ()) if again or image["key"] not in keys]
             keys |= {image["key"] for image in images.get(id, ())}
-    left_out, why = _too_many([image["chars"] for _, _, image in found]), "it is an early one; recall shows it again"
+    left_out, why = (
+        _too_many([image["chars"] for _, _, image in images_shown]),
+        "it is an early one; recall shows it again",
+    )
     with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
         if not _takes(model(), {"type": "image"}):
-            left_out, why = len(found), NOT_TAKEN
+            left_out, why = len(images_shown), NOT_TAKEN
     behind: dict[int, list[Any]] = {}
-    for number, (place, id, image) in enumerate(found):
+    for number, (place, id, image) in enumerate(images_shown):
         block = await _load(image, runtime) if number >= left_out else None
         behind.setdefault(place, []).extend(image_parts(id, block, fence, why))
     return [
@@ -172,9 +175,9 @@ async def brief_message(
     return HumanMessage(parts)
 
 
-async def _load(kept: Mapping[str, Any], runtime: Runtime[Settings]) -> Json | None:
-    if (block := kept.get("block")) is None and runtime.store is not None:
-        item = await runtime.store.aget(_place(runtime), kept["key"])
+async def _load(row: Mapping[str, Any], runtime: Runtime[Settings]) -> Json | None:
+    if (block := row.get("block")) is None and runtime.store is not None:
+        item = await runtime.store.aget(_place(runtime), row["key"])
         block = item.value["block"] if item else None
     return block
 

@@ -199,9 +199,9 @@ async def find_tools(deps: Deps, toolbox: Toolbox, call: Call, known: Collection
         f"Arguments: {json.dumps(rest[name].schema.get('properties', {}), ensure_ascii=False)}"
         for name in names
     ]
-    said = "These are offered to you from now on." if names else "You have been offered all tools that there are."
+    note = "These are offered to you from now on." if names else "You have been offered all tools that there are."
     shown = f"\n{framed('tool_output', chr(10).join(lines), fence)}" if lines else ""
-    return {"text": f"{FIND_TOOLS} ok: {said}{shown}", "names": names}
+    return {"text": f"{FIND_TOOLS} ok: {note}{shown}", "names": names}
 
 
 def profile_text(profile: Profile, extra: str = "", language: str | None = None) -> str:
@@ -225,7 +225,9 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
-    said = [each for each in facts.get("said") or () if each["text"] != facts.get("feedback") or each.get("question")]
+    statements = [
+        each for each in facts.get("said") or () if each["text"] != facts.get("feedback") or each.get("question")
+    ]
     steps: Sequence[Any] = (facts.get("approved_plan") or {}).get("steps") or ()
     only_step = len(steps) == 1 and "done_when" not in steps[0]
     noted = {**facts, "output_schema": schema, "criteria": settings.done_when, "only_step": only_step}
@@ -250,7 +252,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("wants", facts.get("wants") or "", fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
-        section("user_said", statement_lines(said)),
+        section("user_said", statement_lines(statements)),
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", schema_form(schema).text if schema else ""),
         section("criteria", "\n".join(f"- {criterion.text}" for criterion in settings.done_when)),
@@ -265,8 +267,8 @@ def _json_text(value: Any) -> str:
 def _without_defaults(value: Any) -> Any:
     """Leave out unset fields, and render criteria that are only a text as that text; a model reads it, not code."""
     if isinstance(value, Mapping):
-        given = {k: _without_defaults(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
-        return given["text"] if list(given) == ["text"] else given
+        fields = {k: _without_defaults(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
+        return fields["text"] if list(fields) == ["text"] else fields
     return [_without_defaults(item) for item in value] if isinstance(value, list) else value
 
 
@@ -326,7 +328,7 @@ def step_brief(
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
     journal = values.get("journal") or ()
-    said = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
+    statements = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
     note = "" if answering_step(plan) != step["id"] else ONLY_STEP if len(plan["steps"]) == 1 else LAST_STEP
     if note and (schema := values.get("output_schema")):
         note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
@@ -342,7 +344,7 @@ def step_brief(
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
         section("goal", values["goal"]),
-        section("user_said", statement_lines(said)),
+        section("user_said", statement_lines(statements)),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         frames("seen", "\n".join(part for part in seen if part), fence),
         section("step", step["content"], id=step["id"]),
@@ -358,16 +360,18 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     Foreign text is quoted. With `whole`, a step that is the request itself is the user's words and nothing else.
     """
     id, records = step["id"], values.get("steps") or {}
-    said = [one for one in user_statements(values, transcript_key(id, records.get(id, {}))) if one["text"] != APPROVED]
+    statements = [
+        one for one in user_statements(values, transcript_key(id, records.get(id, {}))) if one["text"] != APPROVED
+    ]
     same = step["content"].split() == values["goal"].split()
     if whole and same:
-        return "\n\n".join([values["goal"], *(one["text"].strip() for one in said)])
+        return "\n\n".join([values["goal"], *(one["text"].strip() for one in statements)])
     results = {other: str(records.get(other, {}).get("result") or "") for other in ancestors(values["plan"], id)}
     most = _chars_per_result(sum(map(bool, results.values())))
     criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
     parts = {
         "It is one step of this request:": "" if same else _quoted(values["goal"]),
-        "The user also said:": statement_lines(said, with_ids=False),
+        "The user also said:": statement_lines(statements, with_ids=False),
         "What was said before:": _quoted(_plain_conversation(values)),
         "What is known besides:": _quoted("\n".join((values.get("background") or {}).values())),
         "What came of the steps before it:": "\n\n".join(_quoted(text[:most]) for text in results.values() if text),
@@ -379,8 +383,8 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
 
 def _plain_conversation(values: Mapping[str, Any]) -> str:
     """Render the newest of the conversation before this request, a speaker's name before each message."""
-    said = dialogue(conversation_before(values))
-    return "\n".join(f"{'User' if each.by_user else 'Assistant'}: {each.text}" for each in said)
+    sayings = dialogue(conversation_before(values))
+    return "\n".join(f"{'User' if each.by_user else 'Assistant'}: {each.text}" for each in sayings)
 
 
 def _quoted(text: str) -> str:
@@ -390,18 +394,20 @@ def _quoted(text: str) -> str:
 
 def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
     """Render the application's `context` and `memory` for this request."""
-    given = values.get("background") or {}
-    return [section(name, text, "" if name == "agents_md" else fence) for name, text in given.items()]
+    background = values.get("background") or {}
+    return [section(name, text, "" if name == "agents_md" else fence) for name, text in background.items()]
 
 
-def statement_lines(said: Sequence[Mapping[str, str]], most: int | None = SAID_CHARS, *, with_ids: bool = True) -> str:
+def statement_lines(
+    statements: Sequence[Mapping[str, str]], most: int | None = SAID_CHARS, *, with_ids: bool = True
+) -> str:
     """Render the user's own words in this run, `most` characters of each; None for all.
 
     They begin with their ids, by which they can be cited. They are not framed as data, because they are to be followed
     (C10).
     """
     lines = []
-    for one in said:
+    for one in statements:
         asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
         id = f"[{one['id']}] " if with_ids else ""
         lines.append(f"- {id}{f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:most]}")
@@ -421,9 +427,9 @@ def _shorten_result(text: str, id: str, most: int) -> str:
 
 def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
     check = criterion.get("check")
-    said = f" (checked by the runtime: {check_text(check)})" if check else ""
-    said += f" (shown by planned call {criterion['call']}, if it succeeded)" if criterion.get("call") else ""
-    return f"{number}. {criterion['text']}{said}"
+    notes = f" (checked by the runtime: {check_text(check)})" if check else ""
+    notes += f" (shown by planned call {criterion['call']}, if it succeeded)" if criterion.get("call") else ""
+    return f"{number}. {criterion['text']}{notes}"
 
 
 def delivery_brief(

@@ -38,8 +38,8 @@ def mark_kind(model: BaseChatModel) -> str:
         kind = CACHE_POINT
     if kind in (CACHE_POINT, ON_RESULTS):
         # Bedrock refuses marks for models that do not cache; Amazon's own cache by themselves.
-        told = (getattr(model, name, None) for name in ("provider", "base_model_id", "model_id"))
-        return kind if any("anthropic" in str(name) for name in told) else ""
+        names = (getattr(model, name, None) for name in ("provider", "base_model_id", "model_id"))
+        return kind if any("anthropic" in str(name) for name in names) else ""
     if not kind and "anthropic/" in str(getattr(model, "model_name", "")) and _host_in(model, ("openrouter.ai",)):
         return CACHE_CONTROL
     return kind

@@ -36,11 +36,11 @@ class Arguments(NamedTuple):
 def read_arguments(raw: str) -> Arguments:
     """Read arguments whose text is no JSON object, as far as that is unambiguous."""
     text = _once(_unquote(raw).strip())
-    found = extract(text, lambda value: isinstance(value, dict))
-    if found is None or found.value is None or not found.complete:
-        return Arguments(None, cut_off=found is not None and not found.complete)
-    alone = _MARKS.fullmatch(text[: found.start]) and _MARKS.fullmatch(text[found.end :])
-    return Arguments(found.value if alone else None)
+    extracted = extract(text, lambda value: isinstance(value, dict))
+    if extracted is None or extracted.value is None or not extracted.complete:
+        return Arguments(None, cut_off=extracted is not None and not extracted.complete)
+    alone = _MARKS.fullmatch(text[: extracted.start]) and _MARKS.fullmatch(text[extracted.end :])
+    return Arguments(extracted.value if alone else None)
 
 
 def _once(text: str) -> str:
@@ -133,8 +133,8 @@ def _unwrap(call: ToolCall, offered: Collection[str]) -> list[ToolCall]:
         return [{**call, "name": meant_name(call["name"], offered)}]
     calls = []
     for each in inner:
-        given = each if isinstance(each, Mapping) else {}
-        name, args = given.get("recipient_name"), given.get("parameters")
+        item = each if isinstance(each, Mapping) else {}
+        name, args = item.get("recipient_name"), item.get("parameters")
         if not isinstance(name, str) or not isinstance(args, dict):
             return [call]
         calls.append(tool_call(name=meant_name(name, offered), args=args, id=call["id"]))

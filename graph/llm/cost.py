@@ -41,14 +41,14 @@ def usage_of(message: AIMessage, prompt: Prompt) -> dict[str, int]:
     Read from `usage_metadata`, which LangChain's packages fill, else estimated from the texts.
     """
     usage: Mapping[str, Any] = message.usage_metadata or {}
-    given, written = (max(0, usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
-    if not (given or written):  # nothing is reported, or only zeros, as some servers do
+    sent_tokens, written = (max(0, usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
+    if not (sent_tokens or written):  # nothing is reported, or only zeros, as some servers do
         sent, written = prompt() if callable(prompt) else prompt, _estimate_written(message)
         return {"input_tokens": sent, "cached_tokens": 0, "output_tokens": written, "estimated": True}
     details: Mapping[str, Any] = usage.get("input_token_details") or {}
-    cached = min(details.get("cache_read") or 0, given)
-    counted = {"input_tokens": given, "cached_tokens": cached, "output_tokens": written}
-    if stored := min(sum(details.get(key) or 0 for key in _CACHE_WRITES), given - cached):
+    cached = min(details.get("cache_read") or 0, sent_tokens)
+    counted = {"input_tokens": sent_tokens, "cached_tokens": cached, "output_tokens": written}
+    if stored := min(sum(details.get(key) or 0 for key in _CACHE_WRITES), sent_tokens - cached):
         counted[CACHE_WRITES] = stored
     return {**counted, "estimated": False}
 
@@ -82,8 +82,8 @@ def cost_of(message: AIMessage, prompt: Prompt, name: str, prices: PriceOf | Non
     if used.pop("estimated", False):
         used[ESTIMATED] = 1
     answered_by = str(message.response_metadata.get("model_name") or "")
-    known = (prices(each, used) for each in (name, answered_by) if prices and each)
-    cost = next((price for price in known if price is not None), None)
+    costs = (prices(each, used) for each in (name, answered_by) if prices and each)
+    cost = next((price for price in costs if price is not None), None)
     if cost is None:
         return {**used, UNPRICED: 1}
     return {**used, "cost_usd": cost} if cost else used
@@ -180,8 +180,8 @@ class Meter(BaseCallbackHandler):
             return
         for row in response.generations:
             for generation in row[:1]:
-                said = generation.message if isinstance(generation, ChatGeneration) else None
-                message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
+                reply = generation.message if isinstance(generation, ChatGeneration) else None
+                message = reply if isinstance(reply, AIMessage) else AIMessage(generation.text)
                 self._add(cost_of(message, call.sent, call.name, self._prices))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
@@ -220,6 +220,6 @@ def _model_name(facts: Mapping[str, Any]) -> str:
 
 def meter_of(config: RunnableConfig) -> Meter | None:
     """Return the meter among the callbacks of a configuration."""
-    given = config.get("callbacks")
-    handlers = given.handlers if isinstance(given, BaseCallbackManager) else given or ()
+    callbacks = config.get("callbacks")
+    handlers = callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else callbacks or ()
     return next((handler for handler in handlers if isinstance(handler, Meter)), None)

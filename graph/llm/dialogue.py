@@ -31,7 +31,7 @@ class Saying:
 
 def dialogue(messages: Sequence[BaseMessage]) -> list[Saying]:
     """Return the newest of what was said, in at most `ROOM` characters."""
-    found: list[tuple[int, Saying]] = []
+    sayings: list[tuple[int, Saying]] = []
     asked = set[str]()
     room = ROOM
     for place in range(len(messages) - 1, -1, -1):
@@ -39,18 +39,18 @@ def dialogue(messages: Sequence[BaseMessage]) -> list[Saying]:
             continue
         if (room := room - len(saying.text)) < 0:
             start = -(-(place + 1) // BLOCK) * BLOCK
-            kept = [(at, each) for at, each in found if at >= start] or found
-            return [each for _, each in reversed(kept)]
-        found.append((place, saying))
-    return [each for _, each in reversed(found)]
+            shown = [(at, each) for at, each in sayings if at >= start] or sayings
+            return [each for _, each in reversed(shown)]
+        sayings.append((place, saying))
+    return [each for _, each in reversed(sayings)]
 
 
 def dialogue_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
     """Render the dialogue in tags; what the agent said is framed as data, what people said is not."""
     return brief(
         *(
-            section("user" if said.by_user else "assistant", said.text, "" if said.by_user else fence)
-            for said in dialogue(messages)
+            section("user" if saying.by_user else "assistant", saying.text, "" if saying.by_user else fence)
+            for saying in dialogue(messages)
         )
     )
 

@@ -108,10 +108,10 @@ def reached_limit(message: AIMessage) -> bool:
 
 def refusal_in(message: AIMessage) -> str:
     """Return the words in which a model refuses to answer, where its provider sets them apart; "" if there are none."""
-    said, blocks = message.response_metadata, message.content if isinstance(message.content, list) else ()
-    feedback, details = said.get("prompt_feedback"), said.get("stop_details")
+    metadata, blocks = message.response_metadata, message.content if isinstance(message.content, list) else ()
+    feedback, details = metadata.get("prompt_feedback"), metadata.get("stop_details")
     words = [block.get("refusal") for block in blocks if isinstance(block, Mapping) and block.get("type") == "refusal"]
-    words += [message.additional_kwargs.get("refusal"), said.get("finish_message")]
+    words += [message.additional_kwargs.get("refusal"), metadata.get("finish_message")]
     words += [feedback.get("block_reason_message") if isinstance(feedback, Mapping) else None]
     words += [details.get("explanation") if isinstance(details, Mapping) else None]
     return next((word.strip() for word in words if isinstance(word, str) and word.strip()), "")
@@ -127,12 +127,15 @@ def _package_of(model: Any) -> _Package:
     return next((_PACKAGES[name] for name in names if name in _PACKAGES), _ANY)
 
 
-def _word_of(said: Mapping[str, Any]) -> str:
+def _word_of(metadata: Mapping[str, Any]) -> str:
     """Return the word for the end in the metadata of a reply; "" if there is none."""
-    details = said.get("incomplete_details")
+    details = metadata.get("incomplete_details")
     reasons = [details.get("reason")] if isinstance(details, Mapping) else []
-    reasons += [said.get(name) for name in _REASONS]
-    reasons += [said.get("status") if said.get("object") == "response" else None, "done" if said.get("done") else None]
+    reasons += [metadata.get(name) for name in _REASONS]
+    reasons += [
+        metadata.get("status") if metadata.get("object") == "response" else None,
+        "done" if metadata.get("done") else None,
+    ]
     return next((word for word in map(_plain_word, reasons) if word), "")
 
 

@@ -57,14 +57,14 @@ def classify(error: BaseException) -> ModelError:
         if isinstance(link, DoneWhenError):
             return ModelError(redact(str(link)))
     all_facts = [_ErrorFacts(link) for link in _causes(error)]
-    found = ((rule.code, facts) for facts in all_facts for rule in _RULES if rule.fits(facts))
-    code, facts = next(found, ("model_error", all_facts[0]))
+    matches = ((rule.code, facts) for facts in all_facts for rule in _RULES if rule.fits(facts))
+    code, facts = next(matches, ("model_error", all_facts[0]))
     broken = any(_HOPELESS & set(each.names) or "certificate verify failed" in each.said for each in all_facts)
     retryable = code in TRANSIENT and not broken and facts.headers.get("x-should-retry") != "false"
     happened, _, advice = _ADVICE[code].format(url=redact(facts.url) or "its path may be wrong").partition(".")
     status = f" (HTTP {facts.status})" if facts.status else ""
-    said = redact(" ".join(facts.text.split()))
-    quoted = f"It says: {said if len(said) <= 300 else said[:299] + '…'}" if said else f"({facts.names[0]})"
+    text = redact(" ".join(facts.text.split()))
+    quoted = f"It says: {text if len(text) <= 300 else text[:299] + '…'}" if text else f"({facts.names[0]})"
     wait = retry_after(facts.headers, facts.text) if retryable else None
     return ModelError(f"{happened}{status}.{advice} {quoted}", code=code, retryable=retryable, retry_after=wait)
 
@@ -78,8 +78,8 @@ def text_in_refusal(error: BaseException) -> str:
     """Return what a model wrote if its server refuses it because it could not read a call in it, as Groq's does."""
     for link in _causes(error):
         body = _get_field(link, "body")
-        for said in (body, _get_field(body, "error")):
-            if isinstance(written := _get_field(said, "failed_generation"), str) and written.strip():
+        for field in (body, _get_field(body, "error")):
+            if isinstance(written := _get_field(field, "failed_generation"), str) and written.strip():
                 return written
     return ""
 
@@ -123,13 +123,13 @@ class _ErrorFacts:
         for name, source in product(("status_code", "status"), (error, response)):
             self._take_word(_get_field(source, name))
         bodies = [body, _get_field(error, "details"), response, *(_get_field(error, "args") or ())]
-        known = [each for each in bodies if isinstance(each, Mapping | list)]
+        readable = [each for each in bodies if isinstance(each, Mapping | list)]
         texts = [
             each
             for each in (body, _get_field(response, "text"), _get_field(error, "doc"))
             if isinstance(each, str | bytes)
         ]
-        self._walk(next((each for each in [*known, *texts] if each), None))
+        self._walk(next((each for each in [*readable, *texts] if each), None))
         for name in ("code", "type"):
             value = _get_field(error, name)
             self._take_word(_get_field(value(), "name") if callable(value) else value)
@@ -210,8 +210,8 @@ class _Rule(NamedTuple):
 
     def fits(self, facts: _ErrorFacts) -> bool:
         named = facts.status is None and any(re.fullmatch(self.names, name) for name in facts.names)
-        said = facts.status in self.among and re.search(self.said, facts.said)
-        return facts.status in self.statuses or named or bool(said)
+        by_words = facts.status in self.among and re.search(self.said, facts.said)
+        return facts.status in self.statuses or named or bool(by_words)
 
 
 _RULES = (
@@ -319,10 +319,10 @@ def retry_after(headers: Mapping[str, str], text: str, now: float | None = None)
     with suppress(ValueError, TypeError):  # no date either
         sent = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else now or time.time()
         return max(0.0, parsedate_to_datetime(asked).timestamp() - sent)
-    if (found := _ASKED.search(text)) is None:
+    if (match := _ASKED.search(text)) is None:
         return None
-    pieces = re.findall(_PIECE, found[1], re.IGNORECASE)
-    return math.fsum(float(n) * _SECONDS[unit.lower()] for n, unit in pieces) if pieces else _number(found[1])
+    pieces = re.findall(_PIECE, match[1], re.IGNORECASE)
+    return math.fsum(float(n) * _SECONDS[unit.lower()] for n, unit in pieces) if pieces else _number(match[1])
 
 
 def _number(value: str) -> float | None:

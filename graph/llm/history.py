@@ -76,8 +76,8 @@ OF_TOOLS = "donewhen_images_of_tools"
 
 def observations_in(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the id of each observation that a message shows, and whether it was recalled, as of an earlier request."""
-    for found in _SHOWN.finditer(text):
-        yield found[1] or found[2], found[1] is not None
+    for match in _SHOWN.finditer(text):
+        yield match[1] or match[2], match[1] is not None
 
 
 def image_parts(id: str, block: Mapping[str, Any] | None, fence: str, why: str) -> list[Json]:
@@ -217,8 +217,10 @@ def _note_of_rounds(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
         size += len(lines[first][1])
     ids = [id for id, _ in lines[:first] if id]
     older = [f"before: {ids[0]} to {ids[-1]}"] if ids else []
-    told = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:] if line)]), fence)
-    return f"Earlier rounds of this step, shortened to a line each; recall reads what was observed in them.\n{told}"
+    lines_text = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:] if line)]), fence)
+    return (
+        f"Earlier rounds of this step, shortened to a line each; recall reads what was observed in them.\n{lines_text}"
+    )
 
 
 def _lines_of_rounds(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
@@ -231,8 +233,8 @@ def _lines_of_rounds(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
             continue
         if isinstance(message, AIMessage):
             calls |= {str(call["id"]): call for call in message.tool_calls}
-            if said := _one_line(text, SAID_CHARS):
-                yield "", f"you said: {said}"
+            if words := _one_line(text, SAID_CHARS):
+                yield "", f"you said: {words}"
             continue
         call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
         made = f"{call['name']} {_one_line(canonical_json(call['args']), ARGUMENT_CHARS)}" if call else ""
@@ -242,13 +244,13 @@ def _lines_of_rounds(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
         for place, head in enumerate(heads):
             end = heads[place + 1].start() if place + 1 < len(heads) else len(text)
             body = re.sub(r"^<tool_output[^\n]*>\n", "", text[head.end() + 1 : end])
-            told = _one_line(body.strip().partition("\n")[0], LINE_CHARS)
-            yield head["id"], f"[{head['id']}] {made or head['what']} {head['status']} → {told}"
+            result_line = _one_line(body.strip().partition("\n")[0], LINE_CHARS)
+            yield head["id"], f"[{head['id']}] {made or head['what']} {head['status']} → {result_line}"
 
 
 def _lines_of_note(note: str) -> Iterator[tuple[str, str]]:
     for line in note.split("\n")[2:-1]:
-        first, last = found.groups() if (found := _NAMED.match(line)) else ("", None)
+        first, last = match.groups() if (match := _NAMED.match(line)) else ("", None)
         if last:
             yield first, ""
         yield last or first, line
@@ -321,11 +323,11 @@ def reply_messages(message: AIMessage, text: str | Callable[[str], str]) -> list
     `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14). What all calls are told
     stands in the first answer alone.
     """
-    said = text if callable(text) else lambda _: text
+    text_for = text if callable(text) else lambda _: text
     ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]
     if not ids:
-        return [HumanMessage(said(""))]
-    texts = [said(id) for id in ids if id]
+        return [HumanMessage(text_for(""))]
+    texts = [text_for(id) for id in ids if id]
     once = [text if n == 0 or text != texts[0] or len(text) <= len(SAME) else SAME for n, text in enumerate(texts)]
     return [ToolMessage(text, tool_call_id=id) for id, text in zip(ids, once, strict=True)]
 
@@ -393,8 +395,8 @@ def _first_of_each(seen: Sequence[JournalEntry]) -> dict[str, JournalEntry]:
 def _call_line(entry: JournalEntry, limit: int = INDEX_CHARS) -> str:
     if entry["source"] == "user":
         return f"[{entry['id']}] the user said:"
-    said = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
-    arguments = f" {said[:limit]}{'…' if len(said) > limit else ''}" if said else ""
+    arguments_text = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
+    arguments = f" {arguments_text[:limit]}{'…' if len(arguments_text) > limit else ''}" if arguments_text else ""
     return f"[{entry['id']}] {entry['tool']}{arguments} {'ok' if entry['ok'] else 'error'}:"
 
 
@@ -430,8 +432,8 @@ def window_of(model: BaseChatModel, settings: Settings) -> int | None:
     """Return the most tokens of a request, by the model's profile and the settings; None if neither limits it."""
     own = (getattr(model, "profile", None) or {}).get("max_input_tokens")
     asked = getattr(model, "num_ctx", None)  # what Ollama is asked for by the model's owner
-    known = [most for most in (own, asked, settings.context_tokens) if isinstance(most, int) and most > 0]
-    return min(known, default=None)
+    windows = [most for most in (own, asked, settings.context_tokens) if isinstance(most, int) and most > 0]
+    return min(windows, default=None)
 
 
 def observation_limit(deps: Deps, settings: Settings, role: str, executor: str | None = None) -> int:
@@ -449,8 +451,8 @@ def observation_limit(deps: Deps, settings: Settings, role: str, executor: str |
 
 def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> int:
     """Estimate the tokens of a request."""
-    said = sum(4 + sum(map(_count_text_tokens, _texts_of(message))) for message in messages)
-    return said + sum(estimate_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+    text_tokens = sum(4 + sum(map(_count_text_tokens, _texts_of(message))) for message in messages)
+    return text_tokens + sum(estimate_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools)
 
 
 def fits(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]], window: int) -> bool:
@@ -499,5 +501,5 @@ def _texts_of(message: BaseMessage) -> list[str]:
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
     parts = message.content if isinstance(message.content, list) else ()
     pictures = [PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
-    said = [json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls]
-    return [str(message.text), *said, *pictures]
+    texts = [json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls]
+    return [str(message.text), *texts, *pictures]

@@ -48,34 +48,34 @@ def join_chunks(chunks: Sequence[BaseMessage], *, adds_usage: bool = False) -> A
 
 def _best_id(ids: Iterable[str | None]) -> str | None:
     """Return the provider's id if there is one, else the first of LangChain's own."""
-    known = [id for id in ids if id]
-    return next((id for id in known if not id.startswith("lc_")), known[0] if known else None)
+    own_ids = [id for id in ids if id]
+    return next((id for id in own_ids if not id.startswith("lc_")), own_ids[0] if own_ids else None)
 
 
-def _last_of_each(said: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _last_of_each(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
-    for each in said:
+    for each in mappings:
         joined |= {key: value for key, value in each.items() if value is not None or key not in joined}
     return joined
 
 
 def _join_usage(reports: Sequence[UsageMetadata | None], *, adds: bool) -> UsageMetadata | None:
-    given = [report for report in reports if report]
-    if adds or len(given) < 2:
+    present = [report for report in reports if report]
+    if adds or len(present) < 2:
         total: UsageMetadata | None = None
-        for report in given:
+        for report in present:
             total = add_usage(total, report)
         return total
-    return cast(UsageMetadata, _largest(given))
+    return cast(UsageMetadata, _largest(present))
 
 
 def _largest(reports: Sequence[Any]) -> Any:
     """Return the largest number of each field, level by level."""
-    known = [report for report in reports if report is not None]
-    if not all(isinstance(report, Mapping) for report in known):
-        return max((report for report in known if isinstance(report, int)), default=None)
-    keys = dict.fromkeys(key for report in known for key in report)
-    return {key: _largest([report.get(key) for report in known]) for key in keys}
+    present = [report for report in reports if report is not None]
+    if not all(isinstance(report, Mapping) for report in present):
+        return max((report for report in present if isinstance(report, int)), default=None)
+    keys = dict.fromkeys(key for report in present for key in report)
+    return {key: _largest([report.get(key) for report in present]) for key in keys}
 
 
 # Contents --------------------------------------------------------------------------------------------------------
@@ -133,13 +133,13 @@ def _join_values(values: Sequence[Any]) -> Any:
 
 
 def _join_fields(pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    given: dict[str, list[Any]] = {}
+    values_by_field: dict[str, list[Any]] = {}
     for piece in pieces:
         for key, value in piece.items():
-            row = given.setdefault(key, [])
+            row = values_by_field.setdefault(key, [])
             if value is not None and not (key in _ONCE and row):
                 row.append(value)
-    return {key: _join_values(row) if row else None for key, row in given.items()}
+    return {key: _join_values(row) if row else None for key, row in values_by_field.items()}
 
 
 # Calls -----------------------------------------------------------------------------------------------------------
@@ -230,16 +230,16 @@ def _with_call_ids(message: AIMessage) -> AIMessage:
     A call that was sent again with its id and its arguments is one call (X30).
     """
     message = _without_repeated_calls(message)
-    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    call_ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
     ids: dict[str, None] = {}  # in order
     numbers: dict[str, int] = {}
-    for id in given:
+    for id in call_ids:
         chosen = base = id or f"call_{message.id or 'reply'}"
         while chosen in ids:
             numbers[base] = number = numbers.get(base, 1) + 1
             chosen = f"{id or message.id or 'call'}_{number}"
         ids[chosen] = None
-    if [*ids] == given:
+    if [*ids] == call_ids:
         return message
     unique = iter(ids)
     calls: list[ToolCall] = [{**call, "id": next(unique)} for call in message.tool_calls]
@@ -275,11 +275,11 @@ def _once(items: Sequence[Item], content: Callable[[Item], Any]) -> list[Item]:
     """Return the items without those that have the id and the content of an earlier one."""
     counts = Counter(item["id"] for item in items)
     seen: set[tuple[Any, ...]] = set()
-    kept: list[Item] = []
+    distinct: list[Item] = []
     for item in items:
         if (id := item["id"]) and counts[id] > 1:
             if (key := (id, content(item))) in seen:
                 continue
             seen.add(key)
-        kept.append(item)
-    return kept
+        distinct.append(item)
+    return distinct

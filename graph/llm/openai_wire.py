@@ -112,10 +112,10 @@ class Thoughts:
 
     def hear(self, delta: Mapping[str, Any]) -> None:
         """Take the next piece of a reply."""
-        if isinstance(said := delta.get("reasoning_content"), str):
-            self._text.append(said)
-        if isinstance(said := delta.get("refusal"), str):
-            self._refusal.append(said)
+        if isinstance(words := delta.get("reasoning_content"), str):
+            self._text.append(words)
+        if isinstance(words := delta.get("refusal"), str):
+            self._refusal.append(words)
         for detail in delta.get("reasoning_details") or ():
             if isinstance(detail, dict):
                 self._hear_detail(detail)
@@ -144,9 +144,9 @@ class Thoughts:
 
     def beside(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return all of it, for a reply with these calls."""
-        extra = {calls[place]["id"]: said for place, said in self._beside.items() if place < len(calls)}
+        extra = {calls[place]["id"]: value for place, value in self._beside.items() if place < len(calls)}
         all = {"reasoning_content": "".join(self._text), "reasoning_details": self._details, "extra_content": extra}
-        return {key: said for key, said in all.items() if said}
+        return {key: value for key, value in all.items() if value}
 
 
 def wire_of(model: Any) -> ChatWire | None:
@@ -193,28 +193,28 @@ class _Stream:
         if event := reader.rest():
             yield _read_chunk(json.loads(event), failed=reader.name == "error")
         elif not reader.events:
-            for said in self._read_body("\n".join(reader.other)):
-                yield said
+            for chunk in self._read_body("\n".join(reader.other)):
+                yield chunk
 
     def _read_body(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the chunks of an answer that is no stream of events. Raises an error that quotes any other body."""
         address = redact(str(getattr(self._response, "url", "")))
         try:
-            found = [json.loads(text)]
+            bodies = [json.loads(text)]
         except ValueError:
             lines = [line for line in text.splitlines() if line.strip()]
             try:  # a chunk on each line
-                found = [json.loads(line) for line in lines]
+                bodies = [json.loads(line) for line in lines]
             except ValueError:
-                found = []
-        if not found and not text.strip():
+                bodies = []
+        if not bodies and not text.strip():
             return
-        if not found or not all(isinstance(each, dict) for each in found):
+        if not bodies or not all(isinstance(each, dict) for each in bodies):
             shown = redact(" ".join(text.split())[:_SHOWN])
-            said = f"What answers at {address} is no model: check OPENAI_BASE_URL. It says: {shown}"
-            raise ModelError(said, code="model_error", retryable=True)  # a gateway may say so for a moment, too
-        whole = len(found) == 1
-        for each in found:
+            problem = f"What answers at {address} is no model: check OPENAI_BASE_URL. It says: {shown}"
+            raise ModelError(problem, code="model_error", retryable=True)  # a gateway may say so for a moment, too
+        whole = len(bodies) == 1
+        for each in bodies:
             yield _read_chunk(each, address=address, whole=whole)
         self._wire.done = whole
 
@@ -268,18 +268,18 @@ async def _lines(response: Any) -> AsyncIterator[bytes]:
 # Chunks ----------------------------------------------------------------------------------------------------------
 
 
-def _read_chunk(said: Any, *, failed: bool = False, whole: bool = False, address: str = "") -> dict[str, Any]:
+def _read_chunk(answer: Any, *, failed: bool = False, whole: bool = False, address: str = "") -> dict[str, Any]:
     """Return a chunk, or a whole answer, in OpenAI's form. Raises ServerError for an error."""
-    if not isinstance(said, dict):
-        raise ServerError({"message": str(said)[:_SHOWN]})
-    choices = [each for each in _as_list(said.get("choices")) if isinstance(each, dict)]
-    usage = next((each for each in _usages(said, choices) if isinstance(each, dict)), None)
-    explains = any(isinstance(said.get(key), str) and said[key] for key in _SAYINGS)
-    if (error := said.get("error")) or failed or (not choices and not usage and explains):
-        body = dict(error) if isinstance(error, Mapping) else {"message": str(error)} if error else said
+    if not isinstance(answer, dict):
+        raise ServerError({"message": str(answer)[:_SHOWN]})
+    choices = [each for each in _as_list(answer.get("choices")) if isinstance(each, dict)]
+    usage = next((each for each in _usages(answer, choices) if isinstance(each, dict)), None)
+    explains = any(isinstance(answer.get(key), str) and answer[key] for key in _SAYINGS)
+    if (error := answer.get("error")) or failed or (not choices and not usage and explains):
+        body = dict(error) if isinstance(error, Mapping) else {"message": str(error)} if error else answer
         where = f" (answered by {address} with HTTP 200)" if address else ""
         raise ServerError({**body, "message": f"{body.get('message') or json.dumps(body, default=str)}{where}"})
-    return {**said, "choices": [_read_choice(each, whole=whole) for each in choices[:1]], "usage": usage}
+    return {**answer, "choices": [_read_choice(each, whole=whole) for each in choices[:1]], "usage": usage}
 
 
 def _in_pieces(chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -301,18 +301,18 @@ def _in_pieces(chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**chunk, "usage": None, "choices": [{**choice, "delta": {"role": "assistant", "content": ""}}]}
 
 
-def _usages(said: Mapping[str, Any], choices: list[dict[str, Any]]) -> Iterator[Any]:
-    yield said.get("usage")
+def _usages(body: Mapping[str, Any], choices: list[dict[str, Any]]) -> Iterator[Any]:
+    yield body.get("usage")
     yield from (choice.get("usage") for choice in choices)  # Moonshot's
-    yield (said.get("x_groq") or {}).get("usage") if isinstance(said.get("x_groq"), dict) else None
+    yield (body.get("x_groq") or {}).get("usage") if isinstance(body.get("x_groq"), dict) else None
 
 
 def _read_choice(choice: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    given = choice.get("delta") or choice.get("message") or {}
-    given = given if isinstance(given, dict) else {"content": given}
-    content = given.get("content") if given.get("content") is not None else choice.get("text")
-    delta = {**given, "role": "assistant", "content": _text_of(content)}
-    calls = _as_list(given.get("tool_calls"))
+    delta_given = choice.get("delta") or choice.get("message") or {}
+    delta_given = delta_given if isinstance(delta_given, dict) else {"content": delta_given}
+    content = delta_given.get("content") if delta_given.get("content") is not None else choice.get("text")
+    delta = {**delta_given, "role": "assistant", "content": _text_of(content)}
+    calls = _as_list(delta_given.get("tool_calls"))
     if isinstance(old := delta.pop("function_call", None), dict) and not calls:  # as OpenAI called it first
         calls = [{"index": 0, "function": old}]
     if calls:

@@ -162,8 +162,8 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
 
 def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     patterns = schema.get("patternProperties", {})
-    known = schema.get("properties", {})
-    return [key for key in instance if key not in known and not any(_matches(each, key) for each in patterns)]
+    properties = schema.get("properties", {})
+    return [key for key in instance if key not in properties and not any(_matches(each, key) for each in patterns)]
 
 
 def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -180,12 +180,12 @@ def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Ite
 def _lines(error: ValidationError) -> Iterator[str]:
     """Yield the problems with their place: for unknown keys the likely name, otherwise jsonschema's message."""
     where = f"{at}: " if (at := error.json_path.removeprefix("$").removeprefix(".")[:200]) else ""
-    given: Any = error.instance
-    if error.validator == "additionalProperties" and isinstance(given, dict) and isinstance(error.schema, dict):
-        known = list(error.schema.get("properties", {}))
-        for name in _unknown(given, error.schema)[: MOST_PROBLEMS + 1]:
-            meant = similar(name, [each for each in known if each not in given])
-            hint = f"did you mean {meant[0]!r}?" if meant else f"allowed: {', '.join(known[:30]) or 'none'}"
+    instance: Any = error.instance
+    if error.validator == "additionalProperties" and isinstance(instance, dict) and isinstance(error.schema, dict):
+        names = list(error.schema.get("properties", {}))
+        for name in _unknown(instance, error.schema)[: MOST_PROBLEMS + 1]:
+            meant = similar(name, [each for each in names if each not in instance])
+            hint = f"did you mean {meant[0]!r}?" if meant else f"allowed: {', '.join(names[:30]) or 'none'}"
             yield f"{where}unknown argument {name[:60]!r}; {hint}"
     elif meant_alternative := _intended_errors(error):
         for below in meant_alternative:
@@ -245,8 +245,8 @@ def _all_of(schema: Schema, root: Schema) -> Iterator[Any]:
 
 def _any_of(value: Any, branches: Any, root: Schema, fits: Fits) -> Any:
     """Return the value coerced to the branch it fits, else to the first branch that it can be coerced to."""
-    if (found := next((branch for branch in branches if fits(branch, value)), None)) is not None:
-        return coerce(value, found, root, fits)
+    if (fitting := next((branch for branch in branches if fits(branch, value)), None)) is not None:
+        return coerce(value, fitting, root, fits)
     for branch in branches:
         read = coerce(value, branch, root, fits)
         if fits(branch, read):
@@ -255,11 +255,11 @@ def _any_of(value: Any, branches: Any, root: Schema, fits: Fits) -> Any:
 
 
 def _object(value: dict[str, Any], schema: Schema, root: Schema, fits: Fits) -> dict[str, Any]:
-    known, required = schema.get("properties") or {}, schema.get("required") or ()
+    properties, required = schema.get("properties") or {}, schema.get("required") or ()
     read = {}
     for name, item in value.items():
-        rule: Any = known.get(name, schema.get("additionalProperties"))
-        if item is None and name in known and name not in required and not fits(rule, None):
+        rule: Any = properties.get(name, schema.get("additionalProperties"))
+        if item is None and name in properties and name not in required and not fits(rule, None):
             continue
         read[name] = coerce(item, rule, root, fits)
     return read
