@@ -198,6 +198,7 @@ class ThreadWorkflow:
 
     def __init__(self) -> None:
         self._news = False
+        self._answering = asyncio.Lock()
         self._pending: list[dict[str, Any]] = []
         self._carrying: asyncio.Task[Standing] | None = None
         self._reason: str | None = None
@@ -253,10 +254,11 @@ class ThreadWorkflow:
     @workflow.update
     async def answer(self, answer: Any, question: str | None) -> None:
         """Take an answer, or refuse it."""
-        try:
-            await self._at_once(_Hands.answer, answer, question)
-        finally:
-            self._news = True  # a refused one too: somebody else may have answered
+        async with self._answering:
+            try:
+                await self._at_once(_Hands.answer, answer, question)
+            finally:
+                self._news = True  # a refused one too: somebody else may have answered
 
     @workflow.update
     async def tell(self, text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.temporal import TemporalRuns, run_worker
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
@@ -38,7 +38,7 @@ def make_agent(folder: Path) -> Agent:
         return finish_step(f"The {item(messages)} is ordered.", "s1.1") if done else call("order", item=item(messages))
 
     model = ScriptedModel(roles={"triage": plan, "execute": work}, strict=False)  # a real model's place
-    return Agent(model, [order], storage=f"sqlite:///{folder}/shop.db", queue="temporal")
+    return Agent(model, [order], storage=f"sqlite:///{folder}/shop.db", options=AgentOptions(queue="temporal"))
 
 
 async def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.tools import StructuredTool
 from temporalio.client import Client
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.temporal import run_worker
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.forking import forks
@@ -106,7 +106,7 @@ class Bank:
         tool = StructuredTool.from_function(charge, metadata={"effect": "write", "probe": probe})
         roles: dict[str, Any] = {"triage": triage, "execute": execute, "deliver": lambda *_: "Done."}
         model = ScriptedModel(roles=roles, strict=False)
-        return Agent(model, [tool], storage=self.url, settings=SETTINGS, queue=QUEUE)
+        return Agent(model, [tool], storage=self.url, settings=SETTINGS, options=AgentOptions(queue=QUEUE))
 
     @property
     def lines(self) -> list[str]:
