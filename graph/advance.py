@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from langgraph.runtime import Runtime
+from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import accounts_today
@@ -24,7 +25,7 @@ from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
-from donewhen.state.channels import Json, RunState, StateChange, changed_todos, merge_records
+from donewhen.state.channels import Json, RunState, apply_update, difference, merge_records
 from donewhen.state.language.texts import amount_name, catalogue, option_texts, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
@@ -50,44 +51,43 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     settings = runtime.context
     if state.get("ending") or state["planning"]["open"]:
         return {}
-    change = StateChange(state)
-    if changed := check_for_changes(change.values, deps, settings):
-        change.add(changed)
+    values: Json = dict(state)
+    if changed := check_for_changes(values, deps, settings):
+        values = apply_update(values, changed)
         if "approval" not in changed:
             emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
-            return change.update
-    change.add(activated := activate_plan(change.values, now()))
+            return difference(state, values)
+    values = apply_update(values, activated := activate_plan(values, now()))
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     # No step works while this node runs, so a running step was interrupted and starts again.
-    running = [id for id, record in change.values["steps"].items() if record.get("status") == "running"]
-    change.add({"steps": {id: change_status(change.values["steps"][id], {"status": "ready"}) for id in running}})
-    if again := fresh_attempts(change.values["steps"]):
-        for id in again:
-            emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
-        change.add({"steps": again})
-    plan, language = change.values["plan"], change.values.get("language", "en")
-    spent, granted = change.values.get("spent") or {}, change.values.get("granted") or {}
-    move = next_move(change.values, settings, _writers(plan, deps, settings), await accounts_today())
+    running = [id for id, record in values["steps"].items() if record.get("status") == "running"]
+    again = {id: change_status(values["steps"][id], {"status": "ready"}) for id in running}
+    values = apply_update(values, {"steps": again})
+    again = fresh_attempts(values["steps"])
+    for id in again:
+        emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
+    values = apply_update(values, {"steps": again})
+    plan, language = values["plan"], values.get("language", "en")
+    spent, granted = values.get("spent") or {}, values.get("granted") or {}
+    move = next_move(values, settings, _writers(plan, deps, settings), await accounts_today())
     if move.kind == "dispatch":  # the briefs of these steps include it; what nobody reads is not heard
-        change.add(await _hear(change.values, runtime))
-    change.add({"steps": _changed(change.values, move.changes)})
+        values = apply_update(values, await _hear(values, runtime))
+    values = apply_update(values, {"steps": _changed(values, move.changes)})
     for id, record in move.changes.items():
         emit_step_finished(runtime, id, record)
-    update = _MAKE[move.kind](change.values, move, settings, runtime)
+    update = _MAKE[move.kind](values, move, settings, runtime)
     asked = update.pop("messages", [])
-    change.add(update)
+    values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
         if missing := deps.missing_tools(find_step(plan, id)):
             emit(runtime, "note", text=f"Step {id} names tools that are not here: {', '.join(missing)}.")
-    results, closed = close_tasks(change.values["steps"], language)
-    rows = checklist(plan, change.values["steps"], language, answered=False)
+    results, closed = close_tasks(values["steps"], language)
+    rows = checklist(plan, values["steps"], language, answered=False)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    todos = changed_todos(change.values.get("todos") or (), rows)
-    change.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
-    change.update["steps"] = _changed_fields(state.get("steps") or {}, change.update["steps"])
-    return change.update
+    values = apply_update(values, {"steps": closed, "todos": Overwrite(rows), "messages": [*results, *asked]})
+    return difference(state, values)
 
 
 async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
@@ -100,16 +100,6 @@ async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
         "journal": interjection_entries(said, values.get("journal") or ()),
         "interjection_cursor": said[-1]["key"],
     }
-
-
-def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
-    """Return only the fields that changed. Whole records in every checkpoint would grow quadratically."""
-    changed = {
-        id: {key: value for key, value in record.items() if key not in old or old[key] != value}
-        for id, record in records.items()
-        for old in (before.get(id, {}),)
-    }
-    return {id: fields for id, fields in changed.items() if fields}
 
 
 def _changed(values: Mapping[str, Any], changes: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
@@ -141,7 +131,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
         begun: StepRecord = {"status": "running", "allowance": allowance, "answers": id == answer}
         begun |= {"today": settings.today_text, "started": record.get("started") or now()}
         changes[id] = change_status(record, begun)
-    return {"steps": merge_records(changes, records), "messages": shown}
+    return {"steps": merge_records(changes, [records]), "messages": shown}
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -160,7 +150,7 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     stamped: Json = {id: {"waiting": {"asked_at": asked_at, **waiting[id]}} for id in listed}
     for id in set(new) - set(over):
         stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
-    steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, stamped)
+    steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, [stamped])
     pauses = open_pauses({**values, "steps": steps, "pending": None})
     asked = ask_person(values, current_pause(pauses))
     return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}

@@ -23,7 +23,7 @@ from donewhen.graph.day_budget import charging
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
-from donewhen.state.channels import Json, RunState, as_stored, reduce_update, with_migration
+from donewhen.state.channels import MERGED, Json, RunState, apply_update, difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.secrets import hide_in_error
@@ -68,9 +68,11 @@ def let_wait(runtime: Runtime[Settings], *, checkpoint: bool) -> None:
 class Node(Runnable[Any, Any]):
     """Wrap `async (state, runtime, [config], *, deps)` as a runnable of the state.
 
-    The node sees the state migrated to this version; what a migration changed is written with the node's update. A
-    state from a newer version raises StorageError and nothing is written. Without `deps` it is a node of a subgraph and
-    also sees the subgraph's inputs. It has no trace span of its own, because LangGraph makes one for every node.
+    The node sees the state migrated to this version, and returns an update of it. What is written is the difference
+    between the stored state and that after the update: so what a migration changed is in it, and what was there
+    already is not. A state from a newer version raises StorageError and nothing is written. Without `deps` it is a node
+    of a subgraph and also sees the subgraph's inputs. It has no trace span of its own, because LangGraph makes one for
+    every node.
     """
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
@@ -106,11 +108,19 @@ class Node(Runnable[Any, Any]):
             emit_rest(runtime)
         if not (_charges(update) or seen.get("pending")):  # then it took a person's answer
             let_wait(runtime, checkpoint=True)
-        written = reduce_update(update or {}, stored)
-        return as_stored(written if stored is input else with_migration(input, stored, written))
+        # Merged channels of a subgraph begin empty; until something is stored, their values are its inputs.
+        begun = {**stored, **{key: seen[key] for key in MERGED & seen.keys()}}
+        written = difference(input, apply_update(begun, update or {}))
+        again = {key: write for key, write in (update or {}).items() if _is_full_copy(write, input.get(key))}
+        return {**written, **again}
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
+
+
+def _is_full_copy(write: Any, stored: Any) -> bool:
+    """Return whether a node overwrites a value with itself, so that it is stored in full again."""
+    return isinstance(write, Overwrite) and write.value is stored
 
 
 def _charges(update: Json | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
+from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_verdicts, now, thread_of
@@ -41,7 +42,7 @@ from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
-from donewhen.state.channels import GOAL, Json, RunState, changed_todos, merge_records
+from donewhen.state.channels import GOAL, Json, RunState, merge_records
 from donewhen.state.language.texts import catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
@@ -267,6 +268,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     shown = close_pause(state.get("messages") or (), load_pause(pending), "Ended.") if pending else []
     messages: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     emit(runtime, "outcome", status=status, code=code, text=text)
+    todos: Any = Overwrite(rows)
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
     data |= {"looked": final["looked"], "changed": final["changed"]}
     data["missing"] = (delivery.audit or {}).get("missing", [])
@@ -274,11 +276,11 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     return {
         "messages": messages,
         "outcome": hide_known(outcome, deps.secrets),
-        "steps": merge_records(steps, shut),
+        "steps": merge_records(steps, [shut]),
         "pending": None,
         "spent": spent,
         "journal": [*words.entries(), *context.noted],
-        "todos": changed_todos(state.get("todos") or (), rows),
+        "todos": todos,
         **({"interjection_cursor": words.cursor} if words.heard() else {}),
     }
 

@@ -205,7 +205,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
     known: Json = {
         "messages": close_tasks(state.get("steps") or {}, language, PUT_AWAY)[0],
         "fence": secrets.token_hex(FENCE_BYTES),
-        "scope": scope,
+        "scope": Overwrite(scope),  # stored again, as `before` is, so that no older turn is read
         "goal": goal,
         "request": request,
         "output_schema": settings.output_schema,

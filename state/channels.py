@@ -1,11 +1,11 @@
 """The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine.
 
-The channels come first; the storage for their history grows linearly. Then come the keys, and then functions that apply
-and combine updates of nodes outside LangGraph, with the same reducers as its channels.
+The channels come first; the storage for their history grows linearly. Then come the keys, and then the two functions
+between values and updates: `apply_update`, with the same reducers as LangGraph's channels, and `difference`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, TypeVar, cast, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
@@ -91,11 +91,11 @@ def merge_rows(state: Sequence[dict[str, Any]] | None, writes: Sequence[Sequence
     return list(rows.values())
 
 
-def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge_records(state: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     """Merge step records field by field, so that a writer names only the fields that it changes."""
     result = dict(state or {})
-    for update in updates:
-        for key, record in (update or {}).items():
+    for write in writes:
+        for key, record in (write or {}).items():
             result[key] = {**result.get(key, {}), **record}
     return result
 
@@ -129,10 +129,7 @@ Files = Annotated[dict[str, str], FIELDS]
 Transcript = Annotated[list[AnyMessage], _DELTA(append_rounds, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 WriteKeys = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
-StepRecords = Annotated[
-    dict[str, StepRecord],
-    _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
-]
+StepRecords = Annotated[dict[str, StepRecord], _DELTA(merge_records, snapshot_frequency=SNAPSHOT_EVERY)]
 SELDOM = _DELTA(keep_last, snapshot_frequency=1)
 """For large values that are seldom written: stored in the checkpoint after the write, not in every later one."""
 SeldomDict = Annotated[dict[str, Any], SELDOM]
@@ -337,52 +334,96 @@ class Step(StepStored, total=False):
     """The run's state when the step was dispatched, for the audit."""
 
 
-def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:
-    """Return the changed rows of the checklist; all rows for another plan."""
-    if [row["id"] for row in before] != [row["id"] for row in rows]:
-        return Overwrite(rows)
-    return [row for row, old in zip(rows, before, strict=True) if row != old]
+# What a node stores is the difference between what was stored and what is there at its end. Most values only grow, so
+# what both have in common is known by identity and not compared.
 
 
-Reducer = Callable[[Any, Any], Any]
+def _appended(before: Sequence[Any], after: Sequence[Any]) -> Any:
+    kept = len(before)
+    if not kept or (len(after) >= kept and after[0] is before[0] and after[kept - 1] is before[-1]):
+        return list(after[kept:])
+    return Overwrite(after)
 
 
-def _reducer(annotation: Any) -> Reducer:
-    if annotation == SELDOM:
-        return lambda _, write: write
-    if isinstance(annotation, DeltaChannel):  # an empty write adds nothing, and the value may be long
-        return lambda value, write: value if value and not write else annotation.reducer(value, [write])
-    reducer: Reducer = annotation
-    return reducer
+def _appended_rounds(before: Sequence[AnyMessage], after: Sequence[AnyMessage]) -> Any:
+    """Return new rounds in a form that LangGraph does not stream to chat clients as messages.
+
+    Shortened rounds replace the stored ones, so that nothing before them is read again.
+    """
+    rounds = _appended(before, after)
+    return {"add": rounds} if rounds and isinstance(rounds, list) else rounds
 
 
-REDUCERS: dict[str, Reducer] = {
-    key: _reducer(hint.__metadata__[-1])
+def _appended_by_key(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+    written = {key: _appended(before.get(key, ()), rounds) for key, rounds in after.items()}
+    replaced = {key for key, rounds in written.items() if isinstance(rounds, Overwrite)}
+    if before.keys() - after.keys() or not all(is_shortened(after[key]) for key in replaced):
+        return Overwrite(after)
+    return {key: after[key] if key in replaced else rounds for key, rounds in written.items() if rounds}
+
+
+def _changed_messages(before: Sequence[AnyMessage], after: Sequence[AnyMessage]) -> Any:
+    if [message.id for message in before] != [message.id for message in after[: len(before)]]:
+        return Overwrite(after)
+    return [*(new for new, old in zip(after, before, strict=False) if new is not old), *after[len(before) :]]
+
+
+def _changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+    if before.keys() - after.keys():
+        return Overwrite(after)
+    return {key: new for key, new in after.items() if key not in before or _differ(before[key], new)}
+
+
+def _changed_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+    written = {id: _changed_fields(before.get(id, {}), record) for id, record in after.items()}
+    if before.keys() - after.keys() or any(isinstance(fields, Overwrite) for fields in written.values()):
+        return Overwrite(after)
+    return {id: fields for id, fields in written.items() if fields or id not in before}
+
+
+def _changed_rows(before: Sequence[Json], after: Sequence[Json]) -> Any:
+    if [row["id"] for row in before] != [row["id"] for row in after]:
+        return Overwrite(after)
+    return [new for new, old in zip(after, before, strict=True) if new != old]
+
+
+def _added(before: Amounts, after: Amounts) -> Any:
+    if before.keys() - after.keys():
+        return Overwrite(after)
+    changed = {key: amount for key, amount in after.items() if key not in before or before[key] != amount}
+    return add(changed, {key: -before[key] for key in changed.keys() & before.keys()})
+
+
+def _differ(before: Any, after: Any) -> bool:
+    return before is not after and bool(before != after)
+
+
+DIFFERENCES: dict[Any, Callable[[Any, Any], Any]] = {
+    append: _appended,
+    append_rounds: _appended_rounds,
+    append_by_key: _appended_by_key,
+    messages_delta_reducer: _changed_messages,
+    merge: _changed_fields,
+    merge_records: _changed_records,
+    merge_rows: _changed_rows,
+    add: _added,
+}
+"""Reducer → the function that returns the write between two values."""
+_HINTS = [
+    (key, getattr(hint, "__metadata__", ()))
     for schema in (RunState, Planning, Step)
     for key, hint in get_type_hints(schema, include_extras=True).items()
-    if getattr(hint, "__metadata__", None)
+]
+REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
+    key: reducer
+    for key, hint in _HINTS
+    for reducer in (getattr(channel, "reducer", channel) for channel in hint)
+    if reducer in DIFFERENCES
 }
 """State key → its reducer; a key without one is replaced."""
-MERGED = {
-    key
-    for key, hint in get_type_hints(Step, include_extras=True).items()
-    if FIELDS in getattr(hint, "__metadata__", ())
-}
+SELDOM_KEYS = {key for key, hint in _HINTS if SELDOM in hint}
+MERGED = {key for key, reducer in REDUCERS.items() if reducer is merge}
 """Keys whose values are merged field by field."""
-
-
-class StateChange(Generic[State]):
-    """A state that a node changes in several parts, with the one combined update."""
-
-    def __init__(self, values: State) -> None:
-        """Start with the values of a state, which are not changed."""
-        self.values: Json = dict(values)
-        self.update = cast("State", {})
-
-    def add(self, change: Mapping[str, Any]) -> None:
-        """Apply an update to the values, and combine it with the earlier ones."""
-        self.values = apply_update(self.values, change)
-        self.update = combine_updates(self.update, change)
 
 
 def apply_update(values: State, update: Mapping[str, Any]) -> State:
@@ -391,52 +432,28 @@ def apply_update(values: State, update: Mapping[str, Any]) -> State:
     return cast("State", after)
 
 
-def combine_updates(first: State, second: Mapping[str, Any]) -> State:
-    """Return one update equal to two consecutive ones."""
-    both = {key: _combine(key, first[key], write) for key, write in second.items() if key in first}
-    return cast("State", {**first, **second, **both})
+def difference(before: State, after: Mapping[str, Any]) -> State:
+    """Return the smallest update that makes these values of those before; nothing of what is the same is in it."""
+    return cast("State", dict(_differences(before, after)))
 
 
-def reduce_update(update: Mapping[str, Any], stored: Mapping[str, Any]) -> Json:
-    """Return the part of an update that changes the stored state: what the node's own checkpoints have."""
-    written: Json = {}
-    for key, write in update.items():
-        before = stored.get(key)
-        if key in MERGED and before and isinstance(write, Mapping):
-            write = {name: item for name, item in write.items() if name not in before or before[name] != item}
-        empty = not (write.value if isinstance(write, Overwrite) else write)
-        if key in stored and (key not in REDUCERS or empty) and _join(key, before, write) == before:
-            continue
-        written[key] = write
-    return written
-
-
-def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
-    """Return a node's update extended by the difference between the stored state and its migrated form."""
-    changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
-    whole = apply_update(new, {key: write for key, write in update.items() if key in changed})
-    written = {key: Overwrite(whole[key]) if key in REDUCERS else whole[key] for key in changed}
-    return {**update, **written}
-
-
-def as_stored(update: Json) -> Json:
-    """Return an update whose transcript LangGraph does not stream to chat clients as messages.
-
-    A shortened transcript replaces the stored one, so that nothing before it is read again.
-    """
-    if not isinstance(rounds := update.get("transcript"), list):
-        return update
-    return {**update, "transcript": Overwrite(rounds) if is_shortened(rounds) else {"add": rounds}}
-
-
-def _combine(key: str, first: Any, second: Any) -> Any:
-    """Return one write of a key equal to two consecutive ones; what replaces the value still does."""
-    if isinstance(second, Overwrite) or key not in REDUCERS:
-        return second
-    return Overwrite(_join(key, first.value, second)) if isinstance(first, Overwrite) else _join(key, first, second)
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, new in after.items():
+        old = before.get(key)
+        if key not in REDUCERS:
+            again = key in SELDOM_KEYS and new and new is not old  # a reader goes back to where it was written last
+            if again or key not in before or _differ(old, new):
+                yield key, new
+        elif new is not old and (write := DIFFERENCES[REDUCERS[key]](old or type(new)(), new)):
+            yield key, write
 
 
 def _join(key: str, value: Any, write: Any) -> Any:
     if isinstance(write, Overwrite):
         return write.value
-    return REDUCERS[key](value, write) if key in REDUCERS else write
+    reducer = REDUCERS.get(key)
+    if reducer is None:
+        return write
+    if reducer is add:
+        return add(value, write)
+    return value if value and not write else reducer(value, [write])  # the value may be long

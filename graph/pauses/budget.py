@@ -141,7 +141,7 @@ class BudgetPause(OpenPause):
         if answer.kind == "replan":
             over: StepRecord = {"status": "exhausted", "reason": reached, "handled": True}
             steps: Json = {step: change_status(self.record(values), over, decided.at)} if step else {}
-            records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
+            records = {**values, "steps": merge_records(values.get("steps") or {}, [steps])}
             planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None)
             return {"planning": planning, "steps": steps, **grant_replan(self.with_replan)}
         return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": reached}}

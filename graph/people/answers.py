@@ -25,7 +25,7 @@ from donewhen.graph.people.pauses import (
     wait_for_answer,
     with_fresh_call,
 )
-from donewhen.state.channels import Json, RunState, StateChange
+from donewhen.state.channels import Json, RunState, apply_update, difference
 from donewhen.state.language.texts import say
 from donewhen.state.people.answers import Answer
 from donewhen.state.settings import Settings
@@ -76,12 +76,13 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
             taken.append((pause, ResolvedAnswer(answer, by, at)))
     if problems or not taken:
         return keep_open(state, pending, "; ".join(problems), answers.get(pending.id))
-    change = StateChange(state)
+    values: Json = dict(state)
     taken.sort(key=lambda each: each[0].of_run)  # the answer to the run itself comes last: it may end steps that wait
     for pause, decided in taken:  # each on the state after the previous ones
-        change.add(pause.apply(change.values, decided))
+        values = apply_update(values, pause.apply(values, decided))
     said = next((decided for pause, decided in taken if pause.id == pending.id), None)
-    return {**change.update, **_close_asked_pause(state, pending, said, ended="ending" in change.update)}
+    closed = _close_asked_pause(state, pending, said, ended=bool(values.get("ending")))
+    return {**difference(state, values), **closed}
 
 
 def missing_tools(

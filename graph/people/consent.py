@@ -168,7 +168,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
             gone[id] = {**record, **change_status(record, {"status": "skipped", "calls": [], "reason": why}, at)}
     fresh = fresh_records(plan, records, approval.get("before"), stale)
     update: Json = {
-        "steps": merge_records({**fresh, **gone}, _replaced_steps(approval, known, change, language)),
+        "steps": merge_records({**fresh, **gone}, [_replaced_steps(approval, known, change, language)]),
         "approval": {**approval, "before": None, "at_work": True},
     }
     # What replaced and stale steps did is done; an equal call asks before it is made again.

@@ -31,7 +31,7 @@ from donewhen.graph.step.texts import known_entries, scope_of
 from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
-from donewhen.state.channels import REPLIES, Json, Step, apply_update, combine_updates
+from donewhen.state.channels import REPLIES, Json, Step, apply_update, difference
 from donewhen.state.language.texts import known_language, primary_language, say_why
 from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
 from donewhen.state.proof.journal import find_earlier_answer
@@ -57,8 +57,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     settings, rounds = runtime.context, rounds_of(state)
     toolbox = deps.step_tools(settings, state)  # once a round: tools may change between rounds
     shown = fit_transcript(rounds, settings.transcript_chars, state["fence"], state["length"])
-    cut = shown is not rounds
-    before: Step = {**state, "transcript": shown} if cut else state
+    before: Step = state if shown is rounds else {**state, "transcript": shown}
     if saved := await _load_reply(before, runtime):
         update = saved
     else:  # with what the user said in the meantime
@@ -71,9 +70,8 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     after: Step = apply_update(before, update)
     calls = after["record"]["status"] == "running" and after["record"].get("calls")
     if calls and (saved or await _save_reply(before, runtime, update)):
-        update = combine_updates(update, await ProgramCalls.of(after, runtime, config, deps, toolbox).run())
-    # A transcript in an update is added to the stored one; one that begins with the note of a cut replaces it.
-    return {**update, "transcript": [*shown, *update.get("transcript", ())]} if cut else update
+        after = apply_update(after, await ProgramCalls.of(after, runtime, config, deps, toolbox).run())
+    return difference(state, after)
 
 
 @dataclass
