@@ -23,7 +23,7 @@ from donewhen.graph.day_budget import charging
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
-from donewhen.state.channels import MERGED, Json, RunState, apply_update, difference
+from donewhen.state.channels import MERGED, VERSION, Json, RunState, apply_update, difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
 from donewhen.state.secrets import hide_in_error
@@ -85,7 +85,9 @@ class Node(Runnable[Any, Any]):
         if self._deps is None:  # in a subgraph, whose state has no version of its own
             inputs, given = _around.get()
             assert given is not None
-            deps, stored = given, migrate_inside(input, inputs["version"])
+            deps, stored = given, input
+            if inputs["version"] != VERSION:
+                stored = migrate_inside(input, inputs["version"])
             seen = with_inputs(stored, inputs)
         else:
             deps, stored = self._deps.of_run(), migrate(input)

@@ -190,7 +190,5 @@ def migrate(
 
 
 def migrate_inside(values: Json, version: int) -> Json:
-    """Return the values of a subgraph whose run is stored in this version; the same object if it is the present one."""
-    if version == VERSION:
-        return values
+    """Return the values of a subgraph whose run is stored in an older version."""
     return {key: value for key, value in migrate({**values, "version": version}).items() if key != "version"}
