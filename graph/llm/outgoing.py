@@ -10,7 +10,6 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -182,15 +181,14 @@ def has_thoughts(message: BaseMessage) -> bool:
 
 def _rounds(messages: Sequence[BaseMessage]) -> Iterator[list[BaseMessage]]:
     """Yield each reply with what follows it, and before all of them what comes first."""
-    number = 0
-
-    def count(message: BaseMessage) -> int:
-        nonlocal number
-        number += isinstance(message, AIMessage)
-        return number
-
-    for _, round in groupby(messages, count):
-        yield list(round)
+    round = list[BaseMessage]()
+    for message in messages:
+        if round and isinstance(message, AIMessage):
+            yield round
+            round = []
+        round.append(message)
+    if round:
+        yield round
 
 
 def _fit_round(round: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> _FitRound:
@@ -216,7 +214,8 @@ def _fit_round(round: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> _Fit
     for broken in reply.invalid_tool_calls:
         words.append(f"(called {(broken['name'] or '')[:100]!r} with {(broken['args'] or '')[:_WORDS_CHARS]})")
     left = {id(message) for found in results.values() for message in found}
-    others = [_as_words(m) if isinstance(m, ToolMessage) else m for m in after if id(m) in left or not _is_result(m)]
+    kept = (each for each in after if id(each) in left or not isinstance(each, ToolMessage))
+    others = [_as_words(each) if isinstance(each, ToolMessage) else each for each in kept]
     sent = _rebuild(reply, calls, words, own=own, changed=changed)
     messages = [sent, *map(_without_halves, [*answers, *others])]
     foreign = bool(sent.tool_calls and not (own and has_thoughts(sent)))
@@ -267,10 +266,6 @@ def _packet_of(reply: AIMessage, sent: BaseMessage) -> Mapping[str, Any] | None:
         new = dict(zip((call["id"] for call in reply.tool_calls), (call["id"] for call in calls), strict=False))
         packet["extra_content"] = {new[id]: extra for id, extra in beside.items() if id in new}
     return packet
-
-
-def _is_result(message: BaseMessage) -> bool:
-    return isinstance(message, ToolMessage)
 
 
 def _as_words(message: ToolMessage) -> HumanMessage:
