@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import load_hooks, read_config
+from donewhen.agent.conversation import Conversation, read_conversation, read_observation
 from donewhen.agent.gate import question_for
 from donewhen.agent.models import Models, ModelSource
 from donewhen.agent.options import AgentOptions, Options, StartOptions, check_options
@@ -64,6 +65,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
+from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.values import name_hint
 
@@ -475,6 +477,16 @@ class Agent:
     async def get(self, thread_id: str | Run, *, output_type: Any = None) -> Run:
         """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
         return (await self._reader(output_type).read(id_of(thread_id)))[0]
+
+    async def conversation(self, thread_id: str | Run) -> Conversation:
+        """Return the run of a thread with all that was said and observed on it. Raises UnknownThread."""
+        return read_conversation(*await self._runner.read(id_of(thread_id)))
+
+    async def observation(self, thread_id: str | Run, id: str) -> JournalEntry:
+        """Return an observation, such as `s1.2`, with its full text. Raises UnknownThread if there is none."""
+        run, snapshot = await self._runner.read(id_of(thread_id))
+        async with self.storage.reader() as (_, store):
+            return await read_observation(read_conversation(run, snapshot), id, snapshot, store)
 
     async def receipt(self, thread_id: str | Run) -> Receipt | None:
         """Return the receipt of a finished run (planned, executed, cited, proven, spent), else None."""

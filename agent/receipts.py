@@ -16,13 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from donewhen import ConfigError, DoneWhenError, Run
+from donewhen import ConfigError, DoneWhenError
 from donewhen.clients import Json
-from donewhen.state.proof.journal import is_tool_call
-from donewhen.state.records import WRITES, JournalEntry
 
 if TYPE_CHECKING:
     from donewhen import Agent
+    from donewhen.types import Conversation
 
 try:
     import rfc8785
@@ -66,34 +65,34 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
     `key` is an Ed25519 private key: PEM, or the path of a PEM file. Raises ConfigError for another key, UnknownThread,
     and DoneWhenError if the run has not ended.
     """
-    run = await agent.get(thread_id)
+    conversation = await agent.conversation(thread_id)
+    run = conversation.run
     if run.receipt is None:
         raise DoneWhenError(
             f"thread {run.thread_id} has no receipt: it is {run.status}, and a receipt comes with the end"
         )
-    values = (await agent.graph.aget_state({"configurable": {"thread_id": str(run.thread_id)}})).values
-    return render_receipt(receipt_lines(run, values), private_key(key) if key else None)
+    return render_receipt(receipt_lines(conversation), private_key(key) if key else None)
 
 
-def receipt_lines(run: Run, values: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
+def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     """Yield the lines of a run's receipt: kind and body.
 
     First the run and its plan, then decisions, questions and words of people, changes, the observations that are
     quoted, with their digests, the steps with their evidence, the audit, and last the outcome.
     """
+    run = conversation.run
     receipt: Mapping[str, Any] = run.receipt or {}
-    journal: Sequence[JournalEntry] = values.get("journal") or ()
-    yield "run", {"thread": str(run.thread_id), "request": values.get("turn", 1), "goal": receipt["goal"]}
-    if plan := (values.get("approval") or {}).get("plan") or values.get("plan"):
-        yield "plan", plan
+    yield "run", {"thread": run.thread_id, "request": conversation.request, "goal": receipt["goal"]}
+    if plan := conversation.approved or run.plan:
+        yield "plan", {**plan}
     for name, kind in (("approvals", "decision"), ("questions", "question"), ("heard", "words")):
         for row in receipt.get(name) or ():
             yield kind, row
     cited = {item["observation"] for row in [receipt, *receipt["steps"]] for item in _evidence(row)}
     audit = receipt.get("audit") or {}
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
-    for entry in journal:
-        changed = is_tool_call(entry) and entry["effect"] in WRITES
+    for entry in conversation.observations:
+        changed = entry["source"] == "tool" and entry["effect"] in ("write", "idempotent")
         if changed or entry["id"] in cited:
             fields = (
                 "id",

@@ -3,7 +3,7 @@
 Model calls get no span here: OpenInference and other instrumentations make one for each, in the same trace.
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 
-A room: it listens to LangChain's callbacks. Without it, `trace=` of `Agent` and the server, and DONEWHEN_TRACE go.
+A room: it listens to LangChain's callbacks. Without it go `AgentOptions(trace=…)`, `trace=` of the server and DONEWHEN_TRACE.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _prepared: ContextVar[_Invocation | None] = ContextVar("prepared", default=None)
 
 
 class Tracing(BaseCallbackHandler):
-    """Traces runs with OpenTelemetry: for `Agent(trace=…)`, or among the callbacks of a graph of your own.
+    """Traces runs with OpenTelemetry: for `AgentOptions(trace=…)`, or among the callbacks of a graph of your own.
 
     `name`: the agent's name in spans. `content`: spans carry texts, arguments and results too, without credentials,
     `secrets`, and the secrets that an agent knows; without it they carry none. Without providers the global ones are

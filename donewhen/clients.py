@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from donewhen.graph.pauses.pause import OpenPause, load_pause
     from donewhen.graph.pauses.plan import PlanPause
     from donewhen.graph.pauses.question import FormPause
-    from donewhen.graph.step.texts import Texts
     from donewhen.graph.tools.effects import read_all
     from donewhen.state.channels import TASK, Json
     from donewhen.state.language.short_replies import read_word
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
-    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage", "Texts",
+    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
     "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "coerce_typed",
     "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
     "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all", "read_goal",
@@ -63,7 +62,6 @@ _HOME = {
     **dict.fromkeys(("OpenPause", "load_pause"), "graph.pauses.pause"),
     "PlanPause": "graph.pauses.plan",
     "FormPause": "graph.pauses.question",
-    "Texts": "graph.step.texts",
     "read_all": "graph.tools.effects",
     **dict.fromkeys(("TASK", "Json"), "state.channels"),
     "read_word": "state.language.short_replies",

@@ -310,12 +310,15 @@ class AcpAgent:
 
     async def _replay(self, session: Session) -> None:
         """Show the conversation, the steps with their results, and the plan."""
-        values = (await session.agent.graph.aget_state({"configurable": {"thread_id": session.id}})).values
-        for message in values.get("messages") or ():
+        try:
+            conversation = await session.agent.conversation(session.id)
+        except UnknownThread:  # nobody has asked for anything yet
+            return
+        for message in conversation.messages:
             for update in message_updates(message):
                 await self._editor.session_update(session.id, update)
-        session.cards = {id: row["task"] for id, row in (values.get("steps") or {}).items() if row.get("task")}
-        await self._show_plan(values.get("todos") or (), session.id)
+        session.cards = {id: task for id, row in conversation.run.steps.items() if (task := row.get("task"))}
+        await self._show_plan(conversation.todos, session.id)
 
     # --- a turn
 

@@ -8,8 +8,8 @@ from donewhen.agent.cli.options import read_values
 from donewhen.agent.cli.result import Exit, local_time, short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.work.schedules import ScheduleInfo
 from donewhen.clients import moments_text
+from donewhen.types import ScheduleInfo
 
 
 def on_schedule(view: StorageView, verb: str, id: str) -> Exit:

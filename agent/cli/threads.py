@@ -32,11 +32,8 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.undo import UndoneChange
-from donewhen.agent.work.recorder import collect_rows, save_rows
-from donewhen.agent.work.thread_rows import Page
-from donewhen.clients import Json, RunStatus, load_pause, say
-from donewhen.types import ThreadInfo
+from donewhen.clients import RunStatus, load_pause, say
+from donewhen.types import Page, ThreadInfo, UndoneChange
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """The names, for people, of the keys under `background` in a receipt."""
@@ -264,18 +261,15 @@ def tell_thread(view: StorageView, thread: str, text: str) -> Exit:
 
 def save_recording(view: StorageView, thread: str, out: Path) -> int:
     """Write the recording of a run, without credentials."""
+    from donewhen.testing import Recording
+
     info = view.thread(thread)
-
-    async def collect(agent: Agent) -> list[Json]:
-        snapshot = await agent.graph.aget_state({"configurable": {"thread_id": info.thread_id}})
-        return await collect_rows(agent.storage, info.thread_id, snapshot)
-
-    rows = view.ask(collect)
+    recording = view.ask(lambda agent: Recording.of(agent, info.thread_id))
     try:
-        save_rows(rows, out, secrets=view.config.secrets)
+        recording.save(out)
     except OSError as error:
         raise ConfigError(f"the recording cannot be written to {str(out)!r}: {error.strerror}") from None
-    replies = sum(row["kind"] == "reply" for row in rows)
+    replies = sum(row["kind"] == "reply" for row in recording.rows)
     return view.finish({"recording": str(out), "replies": replies}, [f"{out}: {replies} replies"])
 
 

@@ -18,7 +18,6 @@ from donewhen.clients import (
     FormPause,
     Json,
     PlanPause,
-    Texts,
     chosen_limits,
     decode_json,
     filled_lines,
@@ -207,16 +206,9 @@ class Conversations:
 
     async def observation(self, thread_id: str, id: str) -> Json:
         """Return the full result of a call. Raises UnknownThread if there is no such observation."""
-        state = await self._agent.graph.aget_state(_config(thread_id), subgraphs=True)
-        below = [getattr(task.state, "values", None) or {} for task in state.tasks]
-        for values in (state.values, *below):
-            for entry in values.get("journal") or ():
-                if entry.get("id") == id:
-                    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
-                    async with self._agent.storage.reader() as (_, store):
-                        text = await Texts.of(store, thread_id, state.values).get(id) if entry.get("stored") else None
-                    return {**fields, **_arguments(entry), "text": entry.get("text") if text is None else text}
-        raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
+        entry = await self._agent.observation(thread_id, id)
+        fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
+        return {**fields, **_arguments(entry)}
 
     async def aclose(self) -> None:
         """Stop following; the agent, closed next, stops its runs at a clean point."""
@@ -324,16 +316,15 @@ class Conversations:
 
     async def _picture(self, thread_id: str) -> Json:
         """Return the current state of a thread as one event: the conversation, the run, and its observations."""
-        run = await self._agent.get(thread_id)
-        values = (await self._agent.graph.aget_state(_config(thread_id))).values
-        shown, journal = run.to_dict(), values.get("journal") or ()
+        conversation = await self._agent.conversation(thread_id)
+        run, observations = conversation.run, conversation.observations
         return {
             "type": "picture",
             "thread_id": thread_id,
-            "messages": [_message(message) for message in values.get("messages") or () if _is_conversational(message)],
-            "run": {**shown, "pending": [pause_view(pause) for pause in run.pending]},
-            "journal": [observation_view(entry) for entry in journal if entry.get("tool")],
-            "said": [_statement(entry) for entry in journal if entry.get("source") == "user"],
+            "messages": [_message(message) for message in conversation.messages if _is_conversational(message)],
+            "run": {**run.to_dict(), "pending": [pause_view(pause) for pause in run.pending]},
+            "journal": [observation_view(entry) for entry in observations if entry["tool"]],
+            "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
 
 
@@ -353,10 +344,6 @@ def _statement(entry: Mapping[str, Any]) -> Json:
     text = str(entry.get("text") or "")
     filled = decode_json(text)  # a form is kept as JSON
     return {"question": str(question), "text": filled_lines(filled) if isinstance(filled, dict) else text}
-
-
-def _config(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id}}
 
 
 def _is_conversational(message: BaseMessage) -> bool:

@@ -1,0 +1,62 @@
+"""What was said and observed on a thread, for whoever shows it: pages, editors, receipts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import AnyMessage
+from langgraph.store.base import BaseStore
+from langgraph.types import StateSnapshot
+
+from donewhen.agent.run import Run, read_inner_journal
+from donewhen.graph.step.texts import Texts
+from donewhen.state.channels import Json
+from donewhen.state.errors import UnknownThread
+from donewhen.state.plan.plan import PlanJson
+from donewhen.state.records import JournalEntry
+from donewhen.state.versions import migrate
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A thread, read at one moment: its current request, and the words of all."""
+
+    run: Run
+    request: int
+    """The number of the current request, from 1."""
+    messages: Sequence[AnyMessage]
+    """What people and the agent said to each other in all requests, with the calls by which clients show plans and
+    steps.
+    """
+    observations: Sequence[JournalEntry]
+    """What tools returned, people answered and checks found in the current request, in steps at work too. Long texts
+    are shortened: `Agent.observation` returns one in full.
+    """
+    approved: PlanJson | None
+    """The plan of the current request as a person, or the settings, approved it; None before that."""
+    todos: Sequence[Json]
+    """The plan as a list of `content` and `status`."""
+
+
+def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
+    """Read a thread from a snapshot with the states of its subgraphs."""
+    values = migrate(snapshot.values)
+    return Conversation(
+        run,
+        request=values.get("turn", 1),
+        messages=values.get("messages") or (),
+        observations=(*(values.get("journal") or ()), *read_inner_journal(snapshot)),
+        approved=(values.get("approval") or {}).get("plan"),
+        todos=values.get("todos") or (),
+    )
+
+
+async def read_observation(
+    conversation: Conversation, id: str, snapshot: StateSnapshot, store: BaseStore
+) -> JournalEntry:
+    """Return an observation with its full text. Raises UnknownThread if the thread has none of this id."""
+    thread_id = conversation.run.thread_id
+    for entry in conversation.observations:
+        if entry["id"] == id:
+            text = await Texts.of(store, thread_id, snapshot.values).get(id) if entry["stored"] else None
+            return entry if text is None else {**entry, "text": text}
+    raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
