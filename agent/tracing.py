@@ -3,7 +3,7 @@
 Model calls get no span here: OpenInference and other instrumentations make one for each, in the same trace.
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 
-A room: it listens to LangChain's callbacks. Without it go `AgentOptions(trace=…)`, `trace=` of the server and DONEWHEN_TRACE.
+A room: it listens to LangChain's callbacks. Without it go `trace` of `AgentOptions` and the server, and DONEWHEN_TRACE.
 """
 
 from __future__ import annotations

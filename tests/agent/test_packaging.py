@@ -285,7 +285,9 @@ def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
 
 
 def test_the_public_names() -> None:
-    """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
+    """Q95: a new name is a decision, a lost one breaks somebody, and what tests DoneWhen itself is not public;
+    `tests/typing/api.py` uses them under the type checkers.
+    """
     assert donewhen.__all__ == [
         "Agent", "AgentOptions", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "McpServers",
         "ModelError", "Models", "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError",

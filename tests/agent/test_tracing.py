@@ -23,6 +23,7 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from donewhen import Agent, AgentOptions, ConfigError, Executor, build_graph
 from donewhen.agent.config import read_config
@@ -139,6 +140,20 @@ async def test_a_run_is_one_trace_by_the_conventions() -> None:
     assert (criterion["gen_ai.evaluation.name"], criterion["gen_ai.evaluation.score.value"]) == ("criterion", 1.0)
     assert (criterion["donewhen.step"], criterion["gen_ai.evaluation.score.label"]) == ("s1", "cited")
     assert "says execute_tool look" in values["journal"][0]["text"]
+
+
+async def test_attributes_have_the_names_of_the_conventions_or_ours() -> None:
+    """Q94: one standard: names are in the list of OpenTelemetry's conventions for generative AI; what only DoneWhen
+    knows begins with `donewhen.`.
+    """
+    told = seen(content=True)
+    async with agent(told.tracing) as traced:
+        await traced.resume(await traced.start("Look around"), "approve")
+    spans = [dict(span.attributes or {}) for span in told.spans]
+    names = {name for attributes in (*spans, *told.events) for name in attributes}
+    assert len(names) > 15
+    standard = {value for value in vars(gen_ai_attributes).values() if isinstance(value, str)}
+    assert {name for name in names if not name.startswith("donewhen.")} <= standard | {"error.type"}
 
 
 @pytest.mark.parametrize("content", [False, True])
