@@ -71,7 +71,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     plan, language = values["plan"], values.get("language", "en")
     spent, granted = values.get("spent") or {}, values.get("granted") or {}
     move = next_move(values, settings, _writers(plan, deps, settings), await accounts_today())
-    if move.kind == "dispatch":  # the briefs of these steps include it; what nobody reads is not heard
+    if move.kind == "dispatch":  # only now: the briefs of the dispatched steps include the words
         values = apply_update(values, await _hear(values, runtime))
     values = apply_update(values, {"steps": _changed(values, move.changes)})
     for id, record in move.changes.items():
@@ -91,7 +91,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
 
 
 async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
-    """Return the update with what the user said to the run since the last steps were dispatched."""
+    """Return the update with the user's words to the run since steps were dispatched last."""
     if not (said := await new_interjections(runtime, values.get("interjection_cursor") or "", RUN)):
         return {}
     marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
@@ -103,7 +103,7 @@ async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
 
 
 def _changed(values: Mapping[str, Any], changes: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Return these changes of the status of steps, with what follows from them."""
+    """Return these changed records, with the changes that follow from them."""
     return {id: change_status(values["steps"].get(id, {}), change, now()) for id, change in changes.items()}
 
 
@@ -137,8 +137,8 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Ask the first waiting step's question.
 
-    The time to answer runs for all of them from when they are first listed, and a question counts then. One question
-    too many asks for a larger limit, or is answered by policy (H13, Q7).
+    For every waiting question the time to answer begins, and the question is counted, when it is first listed. At the
+    limit of questions, a larger limit is asked for, or the policy answers (H13, Q7).
     """
     waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
     new = [id for id, pause in waiting.items() if load_pause(pause).counted and "asked_at" not in pause]
@@ -211,7 +211,7 @@ def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
 
 
 def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Have more planned behind the run's only step, which is at work and goes on with what it has."""
+    """Start planning more steps behind the run's only step, which continues meanwhile."""
     (id,) = move.steps
     code, why = values["steps"][id]["code"], str(values["steps"][id].get("reason", ""))
     emit(runtime, "note", text=f"Step {id} may need a larger plan: {why}.")

@@ -1,6 +1,6 @@
-"""The clock of a run: its database's own, or else one that is never behind what the run has read.
+"""The clock of a run: the database's, or else one that is never behind the times that the run has read.
 
-So what several processes write on a thread is in the order in which they wrote it, whatever their machines' clocks say.
+So the times that several processes write on a thread are in order, whatever their machines' clocks say.
 """
 
 import time
@@ -14,9 +14,9 @@ SECOND = 1_000_000_000
 
 
 class Clock:
-    """The clock of a database, which is so many nanoseconds `ahead` of this machine's.
+    """The clock of a database, which is `ahead` of this machine's by so many nanoseconds.
 
-    None: the database has none. Then this machine's clock goes on from what is read.
+    None: the database has no clock. Then it is this machine's, moved on to the latest time that was read.
     """
 
     def __init__(self, ahead: int | None = None) -> None:
@@ -29,12 +29,12 @@ class Clock:
         return time.time_ns() + self._ahead
 
     def tick(self) -> int:
-        """Return the time, later than any that it returned before: for keys that are in order."""
+        """Return the time, which is later than any time that `tick` returned before: for keys that sort in order."""
         self._last = max(self._last + 1, self.now())
         return self._last
 
     def follow(self, moment: int) -> None:
-        """Go on from a moment that was read, if it is not past and only this machine's clock says so."""
+        """Continue from a moment that was read, unless it is past, or the database has a clock of its own."""
         if self._follows:
             self._ahead += max(0, moment + 1 - self.now())
 
@@ -46,7 +46,7 @@ _clock: ContextVar[Clock | None] = ContextVar("donewhen_clock", default=None)
 def using(clock: Clock) -> Iterator[Clock]:
     """Make this the clock of everything inside."""
     before = _clock.get()
-    _clock.set(clock)  # never reset by its token: what is held by a generator may end in another context
+    _clock.set(clock)  # not reset by its token: a generator may end in another context
     try:
         yield clock
     finally:
@@ -59,7 +59,7 @@ def current_clock() -> Clock:
 
 
 def follow(moment: int | None) -> None:
-    """Let the clock of this context go on from a moment that was read, if it is known."""
+    """Let the clock of this context continue from a moment that was read; None changes nothing."""
     if moment is not None and (clock := _clock.get()):
         clock.follow(moment)
 

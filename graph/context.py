@@ -25,13 +25,13 @@ Background = str | Callable[[str, str], str | Awaitable[str]]
 
 
 _of_run: ContextVar[tuple[Executors, Executors] | None] = ContextVar("executors_of_run", default=None)
-"""The executors of a graph, and those that stand in their place in the run of this context."""
+"""The executors of a graph, and those that replace them in the run of this context."""
 
 
 def use_executors(graphs: Executors, own: Executors) -> None:
-    """Give the run that works in this context its own executors and tools, in place of its graph's.
+    """Replace the executors and tools of a graph for the run that works in this context.
 
-    So live objects stand beside the state, one compiled graph serves all runs, and a graph inside has its own.
+    So one compiled graph serves all runs, live objects stay out of the state, and a nested graph keeps its own.
     """
     _of_run.set((graphs, own))
 
@@ -82,13 +82,13 @@ class Deps:
         return tools.without(settings.profile.forbidden_tools)
 
     def step_tools(self, settings: Settings, state: Mapping[str, Any]) -> Toolbox:
-        """Return the tools of a step; those of its plan count as no less than what they were when it was shown."""
+        """Return the tools of a step; each has at least the effect that its plan showed."""
         return self.tools_for(state["step"].get("executor"), settings).at_least(state.get("approved_effects") or {})
 
     def reads(self, settings: Settings, approval: Mapping[str, Any] | None = None) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks.
 
-        What was more than that when a plan was approved is none of them.
+        A tool that did more than read when a plan was approved is left out.
         """
         tools = self.tools_for(None, settings).at_least((approval or {}).get("effects") or {})
         return tools.subset([name for name, tool in tools.items() if tool.effect == "read" and not tool.is_check])
@@ -121,7 +121,7 @@ class Deps:
             return None
         try:
             most = self.adapter.most_tools(self.model(role, settings, executor))
-        except Exception:  # asking it says what is wrong
+        except Exception:  # the request to the model will report it
             return None
         return None if most is None or count <= most else most
 

@@ -49,9 +49,9 @@ class Handoff:
     answers: Mapping[str, Any] = field(default_factory=dict)
     """The answers by question id; {} for the first handoff."""
     config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
-    """The run's callbacks, and nothing else of the run."""
+    """A configuration with only the run's callbacks."""
     context: Mapping[str, Any] | None = None
-    """What the run's tools get as their context; graphs of this process get it as theirs."""
+    """The context of the run's tools, which graphs of this process get as their own."""
     saver: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     tell: Callable[[str], None] = lambda text: None
@@ -142,7 +142,7 @@ class Executor:
     graph: Runnable[Any, Any] | None = None
     """A compiled LangGraph graph with a `messages` key. It gets the brief as a human message and runs separately."""
     seconds: float | None = None
-    """The longest it may work on its own; None: `Settings.executor_seconds`, or the step's `active_seconds` if less."""
+    """The longest time of its work; None: `Settings.executor_seconds`, or the step's `active_seconds` if less."""
     skills: tuple[str, ...] = ()
     enabled: bool = True
     remote: Remote | None = None
@@ -182,7 +182,7 @@ class Executors(MutableMapping[str, Executor]):
         complete: bool = True,
         known: Toolbox | None = None,
     ) -> None:
-        """`complete`: all tools are there, so that each of `effects` has to fit one; `known`: some of them."""
+        """`complete`: all tools are there, so each of `effects` has to fit one. `known`: tools that were read before."""
         self._known = known
         self._renamed: dict[int, tuple[BaseTool, BaseTool]] = {}
         """By id, tools whose names no model accepts, and their copies with one that models do."""
@@ -262,7 +262,7 @@ class Executors(MutableMapping[str, Executor]):
         """Replace the tools of all executors without their own. Raises ToolError like the constructor, and then changes
         nothing.
 
-        `by_owner`: the agent's owner wants it; False if a server's list of tools changed.
+        `by_owner`: True if the agent's owner asked for it; False if a server's list of tools changed.
         """
         before = self._common, self._effects
         self._common = tuple(map(self._with_legal_name, tools))
@@ -272,7 +272,7 @@ class Executors(MutableMapping[str, Executor]):
         except Exception:
             self._common, self._effects = before
             raise
-        self.elsewhere |= {tool.name for tool in before[0]}  # what a profile forbids may go
+        self.elsewhere |= {tool.name for tool in before[0]}  # a tool that a profile forbids may be removed
 
     def _change(self, executors: dict[str, Executor], *, by_owner: bool = True) -> None:
         names = {tool.name for tool in [*self._common, *_own_tools(executors)]}

@@ -72,7 +72,7 @@ def _digest(interrupt: Any) -> str:
 
 
 def questions_of(call: Call, interrupts: Sequence[Any]) -> Json:
-    """Return the asks and answers of a call whose tool asks: those of before, and the new ones."""
+    """Return the questions and answers of a call whose tool asks: the earlier ones and the new ones."""
     answers, number = [*(call.get("answers") or ())], len(resume_values(call))
     if (first := str(interrupts[0].id)).isdecimal() and len(first) < 5:  # of `ask_again`, which voids later answers
         answers, number = answers[: int(first)], int(first)
@@ -83,9 +83,9 @@ def questions_of(call: Call, interrupts: Sequence[Any]) -> Json:
 
 
 def asks_in_vain(call: Call, asked: Json) -> bool:
-    """Return whether a tool asks its last question again, which nobody answered.
+    """Return whether a tool asks its last question again although it was answered with None.
 
-    In a graph within the tool, LangGraph takes None for no answer yet.
+    In a graph within the tool, LangGraph takes None for no answer.
     """
     before, answers = [*(call.get("asks") or ())], [*(call.get("answers") or ())]
     again = asked["asks"][len(asked["answers"]) :]
@@ -175,7 +175,7 @@ def resume_values(call: Call) -> dict[str, Any]:
 
 
 class Option(TypedDict):
-    """One of the values to choose from, and how it is called."""
+    """One of the values to choose from, with its title."""
 
     value: Any
     label: str

@@ -88,17 +88,17 @@ class ModelQuirks:
     unsupported: set[str] = field(default_factory=set)
     """Parameters that the server does not take."""
     strict: bool = False
-    """True once it refused the schema of a tool in the form that its provider should take."""
+    """True once it refused a tool's schema in its provider's form: from then on, schemas have the simplest form."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Tools that it takes in no form, with the reason."""
+    """Tools that it refuses in every form, with the reason."""
     most_tools: int | None = None
     """The most tools of one request, once it refused more."""
     calls_tools: bool = False
     """True once the model called a tool; it is never told to print calls then."""
     names_end: bool = False
-    """True once it gave a reason for the end of a reply."""
+    """True once it named the reason why a reply ended."""
     fills_thoughts: bool = False
-    """True once it demanded the thoughts of a reply that it did not make: it gets a placeholder."""
+    """True once it demanded thoughts for a reply of another model: such replies get a placeholder."""
     nameless_ends: int = 0
     """Replies so far that the server ended without a reason."""
     context: int = 0
@@ -106,10 +106,10 @@ class ModelQuirks:
     needs_limit: bool = False
     """True once a reply was cut off by the server's own limit, which is lower than the role's."""
     threads: "OrderedDict[str, ThreadFacts]" = field(default_factory=OrderedDict)
-    """What was learnt about its window, by thread: what one conversation holds says little of others."""
+    """What was learnt about its window, by thread: characters per token differ between conversations."""
 
     def in_thread(self, thread: str) -> "ThreadFacts":
-        """Return what is known for a thread; what is learnt without one is forgotten."""
+        """Return the facts of a thread; those learnt without a thread are not kept."""
         if not thread:
             return ThreadFacts()
         facts = self.threads.setdefault(thread, ThreadFacts())
@@ -160,7 +160,7 @@ class ReplyLimit(NamedTuple):
     tokens: int | None
     """None: as the model's owner set it, or its class has no such field."""
     sent: bool
-    """Whether the request says so. Servers add it to the length of the request, so it is only sent where it fits."""
+    """True if the request names it. Servers add it to the length of the request, so it is only sent where it fits."""
 
 
 def reply_limit(model: BaseChatModel, role: str, asked: int | None, quirks: ModelQuirks) -> ReplyLimit:
@@ -190,9 +190,9 @@ def lower_limit(model: BaseChatModel, sent: int | None) -> int | None:
 
 
 def asked_context(model: BaseChatModel, quirks: ModelQuirks, tokens: Callable[[], int], most: int | None) -> int | None:
-    """Return the window to ask Ollama for, so that a request of so many tokens fits and a reply to it; None for others.
+    """Return the window to ask Ollama for, in which the request and its reply fit; None for other models.
 
-    Unasked, it takes 4,096 tokens on most machines, and drops the beginning of the rest without a word. `most`: the
+    By default, it takes 4,096 tokens on most machines, and silently drops the beginning of longer requests. `most`: the
     known window.
     """
     if "num_ctx" not in type(model).model_fields or model.num_ctx:  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ class Adapter:
     def note_too_many_tools(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> bool:
         """Remember how many tools a server takes if it refused more; return False if the error is about something else.
 
-        A request is to be made with fewer then, whose author knows which.
+        The caller then makes a request with fewer, because it knows which to leave out.
         """
         match = re.search(any_of(*TOO_MANY_TOOLS), words_of(error))
         most = int(next(filter(None, match.groups()))) if match else 0
@@ -312,8 +312,8 @@ class Adapter:
     def note_refused_schema(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> bool:
         """Remember what a server refused about the tools; return False if that is unknown.
 
-        At first all are sent again in the simplest form. What is refused then is left out, if the server names it; a
-        control tool never is.
+        First, all tools are sent again in the simplest form. A tool that is refused then is left out, if the server
+        names it; control tools never are.
         """
         text = str(error)
         if not prepared.shown or not _ABOUT_SCHEMA.search(text):

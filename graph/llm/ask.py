@@ -108,7 +108,7 @@ class Question:
     place: Mapping[str, Any] = field(default_factory=dict)
     """The `step` and `round` of the question, for traces."""
     passing: int = 0
-    """The number of messages at the end that are in this request only."""
+    """The number of messages at the end that no later request has."""
     thread: str = ""
     """The id of the thread, whose requests share a cache at the provider."""
     fence: str = ""
@@ -130,7 +130,7 @@ class ModelReply:
 
     @property
     def needs_fewer_tools(self) -> bool:
-        """True if the server said how many tools it takes; the next offer keeps to that."""
+        """True if the server refused so many tools; the next offer has no more than it takes."""
         return isinstance(self.error, _TooManyTools)
 
 
@@ -169,7 +169,7 @@ class _FilledWindow(ModelError):
 
 
 def _affordable(error: ModelError, sent: int | None) -> int | None:
-    """Return the tokens of a reply for which credit is left, as OpenRouter says; None if fewer do not help."""
+    """Return the tokens of a reply that the credit still pays for, as OpenRouter says; None if fewer do not help."""
     match = _AFFORDED.search(str(error))
     tokens = int(match[1]) if match else 0
     return tokens if tokens >= LEAST_TOKENS and (sent is None or sent > tokens) else None
@@ -258,7 +258,7 @@ class _Request:
                 message = await self._stream(prepared, history)
             except ModelError as error:
                 lasting = not error.retryable and not self._out_of_budget(0)
-                if lasting and short is not None:  # the server's own limit is what fits
+                if lasting and short is not None:  # keep the server's own limit
                     facts.limit, quirks.needs_limit = 0, False
                     return short
                 if lasting and error.code == TOO_LONG:
@@ -290,7 +290,7 @@ class _Request:
                     continue
                 if lasting and adapter.note_refused_schema(quirks, prepared, error.__cause__ or error):
                     continue
-                if not error.retryable:  # leaving it out did not help: something else was refused
+                if not error.retryable:  # leaving the parameter out did not help: the server refused something else
                     quirks.unsupported -= left_out
                     quirks.strict, quirks.left_out = before
                 raise
@@ -422,7 +422,7 @@ class _Request:
         if ending.kind != "broken":
             return None
         if wire and wire.done and not (ending.word or quirks.names_end):
-            # The server says that the stream is over, and gives no reason. If it never does, that is its way to end.
+            # The server says that the stream is over, without a reason. If it never gives one, that is a regular end.
             quirks.nameless_ends += 1
             if quirks.nameless_ends > 1:
                 return None

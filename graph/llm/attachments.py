@@ -54,7 +54,7 @@ def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -
         try:
             model = deps.model(role, settings)
         except DoneWhenError:
-            continue  # a model that cannot be made is an error of its own, where it is asked
+            continue  # a model that cannot be made is reported when it is asked
         if other := [block["type"] for block in blocks if not _takes(model, block)]:
             return (
                 f"The model {model_name(model)} ({role}) takes no {_plain_kind(other[0])}, so it would not be seen. "
@@ -132,7 +132,7 @@ async def with_images(
 
 
 def _too_many(chars: Sequence[int]) -> int:
-    """Return how many images to leave out, the oldest first, so that the others are few and small enough.
+    """Return how many of the oldest images to leave out, so that the others are few and small enough.
 
     The number grows in steps, so that the beginning of a request is the same from round to round.
     """
@@ -156,7 +156,7 @@ async def brief_message(
     runtime: Runtime[Settings],
     model: Callable[[], BaseChatModel] | None = None,
 ) -> HumanMessage:
-    """Return the brief with its attachments. A text takes the place of what the model does not accept."""
+    """Return the brief with its attachments; a text replaces each that the model does not accept."""
     if not attachments:
         return HumanMessage(brief)
     parts: list[Any] = [{"type": "text", "text": brief}]

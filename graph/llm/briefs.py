@@ -1,4 +1,4 @@
-"""Render what a model is given first: the brief of its role, in tagged sections, and the tools that it is offered.
+"""Render the beginning of a request to a model: the brief of its role, in tagged sections, and the offered tools.
 
 Equal states give equal texts and tools. `find_tools` finds the tools that are not offered; tools that a plan or step
 names always are, as far as the provider takes so many.
@@ -96,7 +96,7 @@ class Offer:
     bound: Sequence[str] = ()
     """Tools that it can call, with their definitions."""
     listed: Sequence[str] = ()
-    """Tools with a line each: a plan may name them, a step may find them."""
+    """Tools shown by a line each: a plan may name them, and a step may find them by `find_tools`."""
     more: int = 0
     """The number of further tools."""
 
@@ -105,7 +105,7 @@ class Offer:
         return (*names, FIND_TOOLS) if self.more else tuple(names)
 
     def definitions(self, controls: Collection[str], toolbox: Toolbox, *, answers: bool = False) -> list[Json]:
-        """Return what a model is bound: these control tools, with the listed tools in `find_tools`, and its tools.
+        """Return the definitions for a request: these control tools, `find_tools` with its lines, and the bound tools.
 
         `answers`: the result of the step is the answer.
         """
@@ -181,12 +181,12 @@ def _room(deps: Deps, count: int, role: str, settings: Settings, executor: str |
 
 
 def _newest_last(found: Iterable[str]) -> list[str]:
-    """Return what `find_tools` found, each once, where it was found last."""
+    """Return the tools that `find_tools` found, each once, in the order in which they were found last."""
     return [*dict.fromkeys(reversed([*found]))][::-1]
 
 
 def _newest(found: list[str], room: int | None) -> list[str]:
-    """Return the newest of what was found, for half of the room, or one search; all if there is no end of room."""
+    """Return the newest found tools, at most half of the room or one search; all of them if the room is unlimited."""
     return found if room is None else found[-min(max(room // 2, MOST_FOUND), room) :]
 
 

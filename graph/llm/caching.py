@@ -46,13 +46,13 @@ def mark_kind(model: BaseChatModel) -> str:
 
 
 def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, goes_on: bool) -> list[BaseMessage]:
-    """Mark where the provider should cache: behind the tools and instructions, behind what the briefs of all steps
-    share, and at the end of the conversation.
+    """Mark where the provider should cache: behind the tools and instructions, behind the part that the briefs of all
+    steps share, and at the end of the conversation.
 
-    `lasting`: the first so many messages are in the next request too. `goes_on`: there will likely be a next request;
-    without one, caching more than the instructions only costs. The end of the previous request is marked as well,
-    because Anthropic looks back only 20 blocks for it. Every text becomes a block, marked or not: a provider need not
-    know that both forms mean the same.
+    `lasting`: how many of the first messages the next request has, too. `goes_on`: a next request is likely; without
+    one, caching more than the instructions only costs. The end of the previous request is marked as well, because
+    Anthropic looks back only 20 blocks for it. Every text becomes a block, marked or not, because a provider may cache
+    the two forms separately.
     """
     places = {0} if isinstance(messages[0], SystemMessage) else set()
     if goes_on:

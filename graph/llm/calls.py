@@ -1,6 +1,7 @@
-"""Read the calls of a reply as they arrive: the tool that a name means, the arguments as JSON, and ids of their own.
+"""Read the calls of a reply: the tool that a name means, the arguments as JSON, and a unique id for each.
 
-The conversation keeps what was read, and never the raw words. What is not certain stays as it came, for a correction.
+The conversation has the calls as they were read, not the raw words. What cannot be read for certain stays as it came,
+for a correction.
 """
 
 import json
@@ -107,7 +108,7 @@ def _plain(name: str) -> str:
 
 
 def settle_calls(message: AIMessage, offered: Collection[str], taken: Collection[str]) -> AIMessage:
-    """Return the reply with its calls as they are read. `taken` are the ids of earlier calls, which stay theirs."""
+    """Return the reply with its calls as they are read. `taken` are ids of earlier calls, which no new call gets."""
     calls, broken = list[ToolCall](), list[InvalidToolCall]()
     for call in message.tool_calls:
         calls += _unwrap(call, offered)

@@ -116,7 +116,7 @@ def find_unpriced(deps: Deps, settings: Settings) -> str | None:
 
 
 _LOCK = threading.RLock()
-"""Tools that run in parallel threads share the allowance; none may start a call on what another just spent."""
+"""Held while the allowance is checked: tools in parallel threads share it, and none may use what another just spent."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class _Package:
 
     whole: frozenset[str]
     always: bool = True
-    """Its streams always end with a word, so one without a word broke off."""
+    """True if its streams always end with a word, so that one without a word broke off."""
 
 
 _CHAT = frozenset(
@@ -57,7 +57,7 @@ _CHAT = frozenset(
         "normal",  # Baidu
     }
 )
-"""Of servers that speak OpenAI's chat completions."""
+"""The words of servers that speak OpenAI's chat completions."""
 _PACKAGES = {
     "langchain_openai": _Package(_CHAT | {"completed"}),  # `completed` is a status of the Responses API
     "langchain_groq": _Package(_CHAT),

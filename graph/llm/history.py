@@ -38,7 +38,7 @@ ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 PRINTED = "donewhen_printed"
 """In the metadata of a reply with a call in its text."""
 REPLIES_IN_WORDS = 2
-"""After so many replies in words, a model that never called a tool is told to print its calls."""
+"""The replies without a call after which a model that never called a tool is told to print its calls."""
 ANSWER_CHARS = 20_000
 """The most characters of a person's earlier answer, shown to a model that asks again."""
 SAME = "(The same as for the first call.)"
@@ -47,7 +47,7 @@ EARLIER_LINES = 20
 INDEX_CHARS = 120
 """In a line of the index of earlier observations: characters of the arguments, and of the beginning."""
 INDEX_NAMES = 100
-"""The most runs of observations that the index names by tool and id."""
+"""The most ranges of observations, such as `look s1.1 to s1.9`, that the index names."""
 SEEN_ROOM = 20_000
 """The most characters of the observations that the index shows."""
 QUERY_CHARS = 1_000
@@ -169,7 +169,7 @@ def fit_transcript(
 ) -> list[AnyMessage]:
     """Return these messages, or, if they exceed `limit` characters, the later rounds behind a note of the earlier ones.
 
-    The same list is returned if nothing is cut, so callers compare with `is`.
+    If nothing is cut, the same list is returned, so callers may compare with `is`.
     A round is a reply with its results; messages before the first reply, such as an earlier note, count as one. The
     omitted part grows by half of `limit` at a time, so that the beginning is the same from round to round and the
     providers' prompt caches hit. The last round always stays. `length` counts this transcript.
@@ -318,10 +318,10 @@ def storable_reply(message: AIMessage) -> AIMessage:
 
 
 def reply_messages(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
-    """Return the answer to a reply: one message per call, or one plain message if it made none.
+    """Return the messages that answer a reply: one for each call, or one plain message if it made none.
 
-    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14). What all calls are told
-    stands in the first answer alone.
+    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14). A text for all calls is
+    only in the first answer; the others refer to it.
     """
     text_for = text if callable(text) else lambda _: text
     ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]

@@ -49,7 +49,7 @@ class ChatWire:
         self._completions = completions
         self.packets: Sequence[Mapping[str, Any] | None] = ()
         self.fills = False
-        """Whether replies without thoughts get a placeholder for them."""
+        """True if replies without thoughts get a placeholder for them."""
         self.done = False
         self.thoughts = Thoughts()
 
@@ -64,7 +64,7 @@ class ChatWire:
 
     @property
     def with_raw_response(self) -> "_RawWire":
-        """Return the form of this in which LangChain makes requests without a stream."""
+        """Return the counterpart that LangChain uses for requests without a stream."""
         return _RawWire(self)
 
     def _with_packets(self, payload: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class _RawWire:
 
 
 def _put_back(message: dict[str, Any], packet: Mapping[str, Any], *, fills: bool) -> None:
-    """Put what came beside the calls of a reply into the message that sends it back."""
+    """Put the packet that came beside the calls of a reply into the message that sends the reply back."""
     beside = packet.get("extra_content") or {}
     message |= {key: value for key, value in packet.items() if key != "extra_content"}
     for call in message["tool_calls"]:
