@@ -182,7 +182,7 @@ class Executors(MutableMapping[str, Executor]):
         complete: bool = True,
         known: Toolbox | None = None,
     ) -> None:
-        """`complete`: all tools are there, so each of `effects` has to fit one. `known`: tools that were read before."""
+        """`complete`: all tools are there, so each of `effects` has to fit one. `known`: tools read before."""
         self._known = known
         self._renamed: dict[int, tuple[BaseTool, BaseTool]] = {}
         """By id, tools whose names no model accepts, and their copies with one that models do."""
