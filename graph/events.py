@@ -1,6 +1,6 @@
-"""Number the events of a thread, keep them, and write them to LangGraph's custom stream.
+"""Number the events of a thread, store them, and write them to LangGraph's custom stream.
 
-Nothing depends on a listener.
+A run does the same whether or not anybody listens.
 """
 
 import logging
@@ -47,9 +47,9 @@ PLACE = ("type", "thread_id", "turn", "seq", "after")
 ANSWER = "answer.text"
 """The path of the argument that holds the run's answer."""
 PASSING = (*PIECES, "speech_restarted", "stalled", "todos", "custom", "outcome")
-"""Events that are not kept: pieces, what is in other events or in the state, and the end, which every stream says."""
+"""Events that are not stored: pieces, what other events or the state have, and the end, which every stream makes."""
 AHEAD = 1_000_000_000
-"""More numbers than a stream ever uses, which a run at work has for events that are sent before they are stored."""
+"""Numbers reserved for the events of a run at work, more than it ever sends: they are sent before they are stored."""
 MOST_THREADS = 10_000
 """The number of threads of graphs on other storages whose last event a process remembers."""
 Append = Callable[[int, int, Json], None]
@@ -57,21 +57,21 @@ Append = Callable[[int, int, Json], None]
 
 
 class Standing(TypedDict):
-    """Where a thread's events stand, in its row."""
+    """The last numbers of a thread's events, in its row."""
 
     rest: int
-    """No event so far has a greater number. Of a thread at rest it is the one that says how the run waits or ended."""
+    """The greatest number so far; of a thread at rest, that of the event `waiting` or `outcome`."""
     kept: int | None
-    """The last event that was kept; None if somebody may have stored more since."""
+    """The number of the last stored event; None if a later one may have been stored since."""
     turn: int
     """The request of the last event."""
 
 
 class EventLog:
-    """Numbers the events of a thread, in the order in which they happen, and has those stored that are kept.
+    """Numbers the events of a thread, in the order in which they happen, and stores all but the `PASSING` ones.
 
-    A number is never given twice: whoever holds the thread goes on from the `rest` of its last holder, which is stored
-    before the graph is called, with room for all that may be sent and not be stored (`AHEAD`).
+    No number is used twice: each holder of the thread continues from the `rest` of the last one. That is stored before
+    the graph is called, with `AHEAD` added for events that may be sent without being stored.
     """
 
     def __init__(self, thread_id: str) -> None:
@@ -79,14 +79,14 @@ class EventLog:
         self.turn = 1
         """The request that the next events belong to."""
         self.unsent: dict[int, int] | None = None
-        """The kept events that the thread's stream has not sent yet → the one before each; None if nobody listens."""
+        """The stored events that the stream has not sent yet → the stored one before each; None without a stream."""
         self._rest = self._last = self._kept = 0
         self._append: Append | None = None
 
     def open(self, stands: Standing, append: Append) -> None:
-        """Go on from where the thread's events stand.
+        """Continue the numbers of the thread's events.
 
-        The two numbers after `rest` are for streams that begin and end without a change, whoever makes them.
+        The two numbers after `rest` are for streams in which nothing changes: each such stream uses the same two.
         """
         self._rest, self._kept, self.turn, self._append = stands["rest"], stands["kept"] or 0, stands["turn"], append
         self._last = self._rest + 1
@@ -101,15 +101,15 @@ class EventLog:
         return self._last + 1 if self._last > self._rest + 1 else self._rest
 
     def stands(self, *, at_rest: bool) -> Standing:
-        """Return where the events stand; while the run is at work, with room for those that may get lost."""
+        """Return the numbers for the row; while the run is at work, with `AHEAD` for events that may get lost."""
         if at_rest:
             return {"rest": self._end, "kept": self._kept, "turn": self.turn}
         return {"rest": self._last + AHEAD, "kept": None, "turn": self.turn}
 
     def number(self, event: Mapping[str, Any], *, keep: bool = False, beside: bool = False) -> Any:
-        """Return an event with its place, and store it if it is kept.
+        """Return an event with its number, and store it with `keep`.
 
-        `beside`: no stream has it, because its pieces were sent; so it is not the one before any other.
+        `beside`: no stream has it, because its pieces were sent; so no event names it as the one before.
         """
         self._last += 2  # the number before it may be that of an error
         if not self.is_open:  # a graph on another storage: by the clock, so numbers grow in any process
@@ -133,7 +133,7 @@ class EventLog:
         return self._placed(event, seq, self._kept)
 
     def fail(self, event: Mapping[str, Any], *, begun: bool) -> Any:
-        """Return the event that a stream broke off, with a place before all that is kept and was not sent."""
+        """Return the event of a stream that broke off, with a number before every stored event that was not sent."""
         if self.unsent:
             missed = min(self.unsent)
             return self._placed(event, missed - 1, self.unsent[missed])
@@ -163,7 +163,7 @@ def open_log(thread_id: str, stands: Standing, append: Append) -> Iterator[Event
     try:
         yield log
     finally:
-        _log_here.set(before)  # not by a token: what is held by a generator may end in another context
+        _log_here.set(before)  # not by a token: a generator may end in another context
 
 
 def log_of(thread_id: str) -> EventLog:
@@ -200,7 +200,7 @@ def thread_of(runtime: Runtime[Settings]) -> str:
 
 
 class CleanWriter:
-    """A stream writer behind which there is no known secret; pieces of speech may split one."""
+    """A stream writer that removes known secrets, also those that are split over several pieces of speech."""
 
     def __init__(self, writer: StreamWriter, known: Sequence[str]) -> None:
         self._writer = writer
@@ -208,7 +208,7 @@ class CleanWriter:
         self._streams: dict[tuple[str, Any], tuple[Json, SecretStream]] = {}
 
     def __call__(self, event: Any) -> None:
-        """Send what is clean already."""
+        """Send the part of an event that certainly holds no secret."""
         self._writer(event)
 
     def without_secrets(self, event: Json) -> Json:
@@ -274,7 +274,7 @@ def send(runtime: Runtime[Settings], event: Json) -> Json:
 
 
 def keep_speech(runtime: Runtime[Settings], step: str | None, id: str, text: str) -> None:
-    """Keep whole what was said in pieces."""
+    """Store as one event the speech that was sent in pieces."""
     event = without_secrets(runtime, {"type": "speech", "step": step, "text": text, "id": id})
     log_of(thread_of(runtime)).number(event, keep=True, beside=True)
 

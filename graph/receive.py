@@ -38,7 +38,7 @@ GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
 """The most characters of `context`, and of `memory`."""
 COMPACT_EVERY = 20
-"""The number of turns after which the writes of all turns are stored in full again, so that no older turn is read."""
+"""The number of requests after which deltas are stored in full again, so that older requests need not be read."""
 GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
 NOT_TAKEN = "donewhen_not_taken"

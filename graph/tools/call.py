@@ -47,7 +47,7 @@ ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
 TIMED_OUT = "timed out"
-"""The message of the cancellation of a call that has reached its limit; one that is only left off has none."""
+"""The message of the cancellation at a call's time limit; other cancellations have none."""
 
 _running: set["asyncio.Future[WorkEnd]"] = set()
 
@@ -62,15 +62,15 @@ class _Body:
     error: BaseException | None = None
     """The exception that it raised."""
     loop: asyncio.AbstractEventLoop | None = None
-    """The event loop that awaits what a function in a thread returned to be awaited."""
+    """The event loop that awaits the awaitable that a function in a thread returned."""
     awaited: "concurrent.futures.Future[Any] | None" = None
-    """What is awaited there."""
+    """The future of that awaitable."""
     check: Callable[[Any], None] | None = None
     """Called with the arguments right before the body gets them; raises if it may not."""
     images: tuple[Sequence[Json], int] = ((), 0)
     """The images that it returned, and how many others cannot be shown."""
     context: Any = None
-    """What a `ToolRuntime` without a class has as its context, which Pydantic would warn of while it validates."""
+    """The context for a `ToolRuntime` without a class, added after the validation, in which Pydantic would warn."""
 
 
 _body: ContextVar[_Body | None] = ContextVar("body", default=None)
@@ -322,7 +322,7 @@ def _files_of(artifact: Any) -> Mapping[str, Any]:
 
 
 def _bound_files(result: CallOutcome, limit: int) -> CallOutcome:
-    """Return the result with at most `limit` characters of files, and MOST_FILES of them; its text says what is cut."""
+    """Return the result with at most MOST_FILES files of at most `limit` characters together; its text notes a cut."""
     files, room, kept = _files_of(result.artifact), limit, dict[str, Any]()
     for path, content in islice(files.items(), MOST_FILES):
         if content is None:  # the file was removed
@@ -483,7 +483,7 @@ def _with_injected(call: ToolCall, callee: Callee, id: str) -> dict[str, Any]:
 
 
 def check_parameters(tool: BaseTool) -> None:
-    """Raise ValueError for a tool whose function needs what no call gives: a value of a graph, or a place in a row."""
+    """Raise ValueError for a function that needs what no call passes: a graph's value, or a positional argument."""
     fields = getattr(tool.args_schema, "model_fields", {})
     for body in _bodies(tool):
         if unnamed := _unnamed(body) & set(fields):

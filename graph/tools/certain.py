@@ -25,7 +25,7 @@ REASONS = (
     ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, StopIteration,
     FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
 )  # fmt: skip
-"""What a tool may have caught before it refuses; alone they prove nothing, because it may have acted before."""
+"""Errors that a tool may catch before it refuses; alone they prove nothing, because it may have acted before."""
 NEVER_CONNECTED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 NEVER_SENT = {
     "httpx2": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
@@ -52,7 +52,7 @@ NOT_THE_APPLICATIONS = {*range(-32768, -31999), 0}
 """The codes that JSON-RPC reserves, and 0, which the SDKs of MCP give to a handler that crashed. The others are an
 application's own, with which it refuses deliberately."""
 MCP_REFUSALS = (-32601, -32602, 32600)
-"""Those with which no MCP client names a reply that it cannot read; the last one is the SDK's for a closed session."""
+"""Codes that no MCP client uses for a reply that it cannot read; the last one is the SDK's for a closed session."""
 MAY_PASS = (423, 425, 429, 503)
 """HTTP statuses that only say “not now”."""
 NO_REFUSALS = (408, 499)
@@ -62,8 +62,8 @@ NO_REFUSALS = (408, 499)
 class Unanswered(Exception):
     """A request that was sent, and whose answer did not come or could not be read: nobody knows what it did.
 
-    Whoever sends something raises it for whatever goes wrong after the sending, except for what the other side says
-    in its own protocol: that is a `ToolException`. No error from which it is raised proves that nothing happened.
+    A tool raises it for everything that goes wrong after it sent something, except for an error that the other side
+    reports in its protocol: that is a `ToolException`. No cause of it counts as proof that nothing happened.
     """
 
 
@@ -93,10 +93,10 @@ def is_certain(error: BaseException, declared: Iterable[type | str] = ()) -> boo
 
 
 def _failures(error: BaseException) -> Iterator[list[BaseException]]:
-    """Yield each failure that led to the error, as the chain of errors that name it, the last first.
+    """Yield each failure that led to the error, as the chain of errors that stand for it, the last first.
 
-    An error raised `from` another, or that holds it among its arguments, is another name for the same failure, and so
-    is a tool's refusal for what it replaces. Any other error that was being handled is a failure of its own.
+    An error that was raised `from` another, or has it among its arguments, stands for the same failure. So does a
+    tool's refusal that replaces an error. Any other error that was being handled is a failure of its own.
     """
     open_ends, seen = [error], set[int]()
     while open_ends and len(seen) < MOST:
@@ -118,7 +118,7 @@ def _failures(error: BaseException) -> Iterator[list[BaseException]]:
 
 
 def _names(error: BaseException, caught: BaseException) -> bool:
-    """Return whether the error is another name for the one that it replaced."""
+    """Return whether the error stands for the same failure as the one that it replaced."""
     never_raised = caught.__traceback__ is None  # it only describes this one
     return never_raised or isinstance(error, ToolException) or any(each is caught for each in error.args)
 

@@ -72,7 +72,7 @@ keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 @contextmanager
 def keep_changes(store: BaseStore | None, thread_id: str, about: Json, secrets: Sequence[str]) -> Iterator[None]:
-    """Let the tools of a call keep what they change; the tools of an agent inside keep it for the handoff to it."""
+    """Let the tools of a call keep what they change; those of a nested agent do so for the handoff to it."""
     if store is None or keeper.get() is not None:
         yield
         return
@@ -91,7 +91,7 @@ async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json
 
 
 async def mark_undone(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> None:
-    """Write down that a change was undone; what was kept for it goes."""
+    """Record that a change was undone, and delete the content that was kept for it."""
     left = {name: value for name, value in entry.items() if name != "removed"}
     await store.aput(_namespace(thread_id), key, {**left, "undone": at}, index=False)
 

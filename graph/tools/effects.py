@@ -10,8 +10,8 @@ the same words twice, so every earlier handoff to that agent with an unknown out
 with another time limit, as a model makes it after one that ran out.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
-others, so of two writers at the same time each sees the other. A write that succeeded takes the rows of those that
-share its fate out of sight, so a search finds few rows, however often the same was written.
+others, so of two writers at the same time at least one sees the other. A write that succeeded hides the rows of those
+that share its fate (`covered`), so a search finds few rows, however often the same was written.
 """
 
 import asyncio
@@ -158,12 +158,13 @@ Maker = Literal[
     "this call", "this call before", "this attempt", "this step", "another step", "this run", "a run beside",
     "a run before", "another branch",
 ]  # fmt: skip
-"""Who made a write, as the call that comes now sees it. The first five made it in this dispatch of steps, but for `this
-call before`; `this step` in rounds that a crash lost, `this run` in an earlier dispatch or another branch of it. The
-last three are other runs of an outer graph: in the same step of it, on the way here, or not.
+"""Who made an earlier write, from the point of view of the call that comes now. The first five made it in this dispatch
+of steps, except `this call before`; `this step` made it in rounds that a crash lost. `this run` made it in an earlier
+dispatch, or in another branch. The last three are other runs of an outer graph: in the same step of it, on the way
+here, or elsewhere.
 """
 Account = Literal["replay", "ask", "make"]
-"""What an earlier write means for the call: its outcome is the call's, it is not accounted for, or it is."""
+"""What an earlier write means for the call: use its outcome, ask a person, or make the call."""
 
 
 def account_for(
@@ -294,10 +295,10 @@ class EffectLog:
     async def find_unaccounted(
         self, rows: Sequence[Row], effect: "Effect"
     ) -> tuple[list[tuple[str, Json, Account]], list[Row]]:
-        """Return those of these writes that are not accounted for, and the rows of those that share the call's fate.
+        """Return the writes among these that are not accounted for, and the rows of those that share the call's fate.
 
-        The first is the one that a person answered about, then come those of this dispatch. The rows are of writes
-        that are accounted for wherever this call is: those of this attempt, of earlier requests, and of runs before.
+        The first write is the one that a person answered about; then come those of this dispatch. The rows belong to
+        writes that are accounted for whenever this call is: of this attempt, of earlier requests, and of earlier runs.
         """
         settled: list[Row] = []
         others: list[Row] = []
@@ -314,11 +315,11 @@ class EffectLog:
         return found, covered
 
     def _may_change(self, row: Row, entry: Json) -> bool:
-        """Return whether a write that is accounted for may not be so later: that of another step at work."""
+        """Return whether a write that is accounted for may stop being so, because its step is still at work."""
         return short_key(row.key) not in self.own and entry.get("scope", "") == self.place.scope
 
     async def uncover(self, effect: "Effect", entry: Json) -> list[Row]:
-        """Return the rows that a write took out of sight, after storing them again."""
+        """Store the rows again that a write had hidden, and return them."""
         rows = [Row(effect.words, key, key, turn) for key, turn in entry.get("covers", ())]
         if rows:
             await self.write({}, put=rows)
@@ -422,7 +423,7 @@ class Seen:
 
     rows: Sequence[Row] = ()
     covered: Sequence[Row] = ()
-    """Rows of writes that are accounted for wherever the call is, so that its row stands for them."""
+    """Rows of writes that are accounted for whenever the call is, so that its row may replace theirs."""
     mine: Row | None = None
     """The row of the call, once it is intended."""
 
@@ -449,9 +450,9 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
 async def _decide(
     log: EffectLog, effect: Effect, entry: Json | None, seen: Seen, run: MakeCall
 ) -> CallOutcome | UnknownEffect:
-    """Make the call unless a write that is not accounted for stands against it; `entry` is that of such a write.
+    """Make the call, unless an equal write that is not accounted for forbids it; `entry` is that write's.
 
-    A person's answer about it decides, else the call's key, else the tool's probe; else a person is asked.
+    A person's answer about that write decides, else the call's key, else the tool's probe; else a person is asked.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
@@ -565,7 +566,7 @@ async def _save_end(
 
 
 async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: Seen) -> None:
-    """Store the entry with the outcome. One row remains of a write that may have happened, and none of others."""
+    """Store the entry with the outcome. A write that may have happened keeps one row; any other keeps none."""
     stored = {
         "ok": outcome.ok,
         "text": shorten_text(outcome.text),
@@ -666,7 +667,7 @@ def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
     return kept
 
 
-# What a tool itself says of a call ---------------------------------------------------------------------------------
+# What a tool itself says about a call ---------------------------------------------------------------------------------
 
 
 async def _probe(effect: Effect, arguments: Mapping[str, Any]) -> CallOutcome | Literal[False] | None:
@@ -713,7 +714,7 @@ def differences(replaced: Mapping[str, str] | None, arguments: Mapping[str, Any]
 
 
 def base_of(replaced: Mapping[str, str]) -> str:
-    """Return a digest of the texts that a call replaces, which a shown difference rests on."""
+    """Return a digest of the texts that a call replaces: a difference that was shown is valid only for them."""
     return digest(canonical_json(replaced))
 
 

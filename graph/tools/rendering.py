@@ -1,7 +1,7 @@
 """Render tool results and exceptions as text: JSON for data, in bounded work, without raising.
 
-A library's call holds the lock of the interpreter to its end, in a thread too. So large data are rendered in small
-pieces, and no further than the text is kept.
+A call of a library holds the interpreter's lock until it returns, even in a thread. So large data are rendered in small
+pieces, and only as far as the text is kept.
 """
 
 import itertools
@@ -25,7 +25,7 @@ MOST_ITEMS = 200_000
 """The most items of an array or a table; a larger one is shown by its repr. Of an iterator, the most that are read."""
 
 FEW = 4_000
-"""The values, with each 50 characters as one, that are rendered at once: a few milliseconds of work."""
+"""The most values that are rendered at once, each 50 characters counted as one: a few milliseconds of work."""
 DEEPEST = 200
 AT_ONCE = 500
 _SINGLE = (int, float, bool, type(None))
@@ -69,7 +69,7 @@ def is_large(value: Any) -> bool:
 
 
 def _weigh(value: Any) -> tuple[int, int]:
-    """Return how many values there are in a value, no more than a little above FEW, and how deep these are nested."""
+    """Return how many values a value holds, counted until a little above FEW, and how deeply they are nested."""
     if type(value) in _SINGLE:
         return 1, 0
     if isinstance(value, (str, bytes)):
@@ -128,7 +128,7 @@ def _of_large_data(value: Any, limit: int) -> tuple[str, bool]:
         pieces, room = list[str](), limit
         try:
             if _weigh(value)[1] > DEEPEST + 1:
-                break  # each level would be weighed again before the last one is refused
+                break  # deep nesting would be weighed once for each level before it is refused
             for piece in _pieces(value, bytes_as, limit):
                 pieces.append(piece)
                 if (room := room - len(piece)) < 0:

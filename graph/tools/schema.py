@@ -232,7 +232,7 @@ def _inline(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -
 
 
 def _without_null(shown: Any) -> Any:
-    """Return the schema of an argument that may be left out; null says no more than that where it is the default."""
+    """Return the schema of an optional argument without null, if null is its default and so means leaving it out."""
     if not isinstance(shown, dict) or shown.get("default", 0) is not None:
         return shown
     rest = {key: value for key, value in shown.items() if key != "default"}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 EffectKind = Literal["read", "idempotent", "write"]
 """The effect of a call on the world: none, the same each time, or another one each time."""
 Approval = Literal["ask", "free", "by_targets"]
-"""Whether a call in an approved plan must be approved: always, never, or if a target of it is new to people."""
+"""When a call in an approved plan must be approved by itself: always, never, or if a target is new to people."""
 
 USERS_TEXT = object()
 """Key of `metadata` for a tool whose results are the user's own words, such as skills. A server's JSON
@@ -71,8 +71,8 @@ class Toolbox(dict[str, "KnownTool"]):
     """The tools that may be used, by name; it never changes.
 
     `effects` overrides the tools' own declarations, by name or pattern (`get_*`). `reserved` are the control tools'
-    names, which no tool may have. What is `known` of a tool with the same effect is not computed again.
-    Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
+    names, which no tool may have. `known` tools are used again if their effect is the same.
+    Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect that belongs to no tool.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Toolbox(dict[str, "KnownTool"]):
         return chosen
 
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
-        """Return a toolbox in which these tools count as no less than this, whatever they say of themselves now."""
+        """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
         order = get_args(EffectKind)
         kept = {
             name: KnownTool(self[name].tool, effect)
