@@ -466,7 +466,7 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
         if gone or not isinstance(value, dict):
             raise ToolException("It is still there." if gone else f"It has no fields: {_shown(value)}.")
         wanted = arguments.get("fields") or {}
-        wrong = [name for name, value in wanted.items() if not (name in value and _shows(value[name], value))]
+        wrong = [name for name, each in wanted.items() if not (name in value and _shows(value[name], each))]
         if wrong:
             differences = (f"{name} is {_shown(value.get(name))}, not {_shown(wanted[name])}" for name in wrong)
             raise ToolException(f"{'; '.join(differences)}.")

@@ -311,9 +311,8 @@ class Executors(MutableMapping[str, Executor]):
         if not callable(tool):
             raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
         if tool not in self._made:
-            same = (
-                tool for tool in self._common if tool in (getattr(tool, key, None) for key in ("func", "coroutine"))
-            )
+            parts = ("func", "coroutine")
+            same = (each for each in self._common if tool in (getattr(each, key, None) for key in parts))
             self._made[tool] = next(same, None) or self._with_legal_name(from_function(tool))
         return self._made[tool]
 
