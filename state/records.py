@@ -97,7 +97,7 @@ class Pause(TypedDict, total=False):
     diffs: dict[str, str]
     """tool: by argument, the diff to the text that it replaces."""
     batch: list[Json]
-    """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
+    """tool: calls of the same reply or program that are approved with it, `{position, tool, arguments}`."""
     sources: list[Json]
     """tool: the arguments that need a source, `{argument, value, source}`; the source is None if there is none."""
     new: list[str]

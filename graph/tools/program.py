@@ -149,14 +149,22 @@ class Sandbox:
         self.id, self.count, self.wanted, self.error = id, 0, None, ""
         self._functions = {function_name(name): tool for name, tool in tools.items()}
         self._out = monty.CollectString(max_bytes=PRINTED)
-        if self._session is None:
-            self._pool = monty.AsyncMonty(min_processes=0, max_processes=1)
-            await self._pool.__aenter__()
-            limits: Any = {"max_feed_duration_secs": SECONDS, "max_memory": MEMORY, "max_suspensions": 2**31}
-            self._session = self._pool.checkout(limits=limits, os_policy=_NO_CHANCE)
-            await self._session.__aenter__()
+        try:
+            session = self._session or await self._open()
+        except (OSError, monty.MontyError) as error:
+            return self.stop(f"The interpreter could not be started: {error}")
         self._codes.append(code)
-        await self._advance(self._session.feed_start(code, print_callback=self._out))
+        await self._advance(session.feed_start(code, print_callback=self._out))
+        return None
+
+    async def _open(self) -> "AsyncMontySession":
+        """Start the interpreter's process."""
+        import pydantic_monty as monty
+
+        limits: Any = {"max_feed_duration_secs": SECONDS, "max_memory": MEMORY, "max_suspensions": 2**31}
+        self._pool = await monty.AsyncMonty(min_processes=0, max_processes=1).__aenter__()
+        self._session = await self._pool.checkout(limits=limits, os_policy=_NO_CHANCE).__aenter__()
+        return self._session
 
     async def answer(self, text: Any, *, ok: bool = True) -> None:
         """Give the program the result of its call, or raise a RuntimeError with this text in it, and run it on."""

@@ -1,10 +1,9 @@
 """Programs of a step: their calls take the one way, the journal is their memory, and changes are rehearsed."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from langgraph.types import interrupt
 from donewhen import Agent, ConfigError, Settings
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
-from donewhen.agent.testing.crash import Crash, Crashed, crashing
 from donewhen.graph.tools import program as programs
-from donewhen.hooks import Hooks, Refuse
-from donewhen.state.errors import StorageError, UnknownThread
+from donewhen.hooks import Hooks, Note, Refuse
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.comparing import asked_again, effects_at_most_once, nothing_lost, resume_equals_uninterrupted
+from tests.kit.everywhere import Trial, kill_everywhere, tool_boundaries
 from tests.kit.flows import requests, unfenced
 from tests.kit.storage.cases import fresh_url
 
@@ -162,6 +161,39 @@ async def test_what_a_person_decides_is_for_what_they_saw(
     assert shop.refunded == [*refunded, *(["o1", "o2"] if left else [])]
 
 
+async def test_a_refused_list_is_refused_where_the_program_goes_on() -> None:
+    """X31, X15: a program that catches the refusal of its first change makes no other one of the list."""
+    code = ALL.replace("    refund", "    try: refund") + "    except RuntimeError as error: print(error)"
+    shop, model = Shop(), running(code)
+    async with agent_of(model, shop, approvals="each") as agent:
+        run = await agent.start("go")
+        run = await agent.resume(run.thread_id, "no")
+        if run.pending and run.pending[0]["kind"] == "tool":  # a bare no is asked back
+            run = await agent.resume(run.thread_id, {"type": "reject", "message": "never"})
+    assert (run.status, shop.refunded) == ("completed", [])
+    assert requests(model, "s1")[-1].messages[-1].text.count("rejected this call") == 3
+
+
+async def test_what_a_tool_is_called_and_returns_stands_with_run_program() -> None:
+    """X31: a name that Python cannot call gets another one, and an output schema is told."""
+    schema = {"type": "object", "properties": {"rate": {"type": "number"}}}
+
+    def rate(of: str) -> Json:
+        """Look up a rate."""
+        return {"rate": 1.5}
+
+    tool = StructuredTool.from_function(rate, name="get-rate", metadata={"output_schema": schema, "effect": "read"})
+    model = running("print(get_rate('EUR')['rate'] * 2)")
+    async with agent_of(model, Shop(), more=[tool]) as agent:
+        assert (await agent.start("go")).status == "completed"
+    first, last = requests(model, "s1")
+    (described,) = (
+        each["function"]["description"] for each in first.tools if each["function"]["name"] == "run_program"
+    )
+    assert described.splitlines()[1:] == [f"- get_rate (get-rate) returns {json.dumps(schema)}"]
+    assert "3.0" in last.messages[-1].text
+
+
 async def test_what_differs_from_the_list_asks() -> None:
     """X31: the list only predicts; a call that people were not shown in this place is asked about."""
     shop, seen = Shop(), list[Any]()
@@ -263,7 +295,7 @@ async def test_the_gates_are_for_each_call_of_a_program() -> None:
     """X31, W: hooks refuse and note single calls, and a used-up budget is asked about where the program is."""
 
     def before(made: Any) -> Any:
-        return Refuse("not o1") if made.arguments.get("order_id") == "o1" else None
+        return {"o1": Refuse("not o1"), "o2": Note("o2 was seen")}.get(made.arguments.get("order_id"))
 
     code = 'for n in range(4):\n  try:\n    print(status(f"o{n}"))\n  except RuntimeError as error:\n    print(error)'
     shop, model = Shop(), running(code)
@@ -273,7 +305,8 @@ async def test_the_gates_are_for_each_call_of_a_program() -> None:
         assert (run.pending[0]["kind"], shop.looked) == ("budget", 1)
         run = await agent.resume(run.thread_id, "extend tool_calls 10")
     assert (run.status, shop.looked) == ("completed", 3)
-    assert "a policy refuses it: not o1" in requests(model, "s1")[-1].messages[-1].text
+    told = requests(model, "s1")[-1].messages[-1].text
+    assert ("a policy refuses it: not o1" in told, "o2 was seen" in told) == (True, True)
 
 
 async def test_a_tool_that_asks_goes_on_in_its_program() -> None:
@@ -329,56 +362,28 @@ async def test_another_call_than_before_stops_the_program() -> None:
     assert 'Before, line 1: send {"text":"hello","to":"o1"}; now, line 1: send {"text":"bye","to":"o1"}.' in told
 
 
-CRASHING = """
-rows = orders()
-for row in rows:
-    if not status(row["order_id"])["refunded"]:
-        refund(row["order_id"], row["amount"])
-print(len(rows), "rows")
-"""
+@pytest.mark.parametrize(("kind", "approvals"), [("sqlite", "never"), ("postgres", "each")])
+def test_a_program_survives_being_killed_everywhere(kind: str, approvals: str, tmp_path: Path) -> None:
+    """X31, R02, R05: whatever its process was at, no change is made twice, none is lost, and the run ends the same.
 
-
-@pytest.mark.parametrize(("kind", "approvals"), [("memory", "each"), ("sqlite", "never"), ("postgres", "each")])
-async def test_a_program_survives_a_crash_at_every_write(kind: str, approvals: str, tmp_path: Path) -> None:
-    """X31, R02: killed at a point of its storage, no change is made twice, and the model is told the same.
-
-    With EVERY=1 at all points, else at a sample.
+    With EVERY=1 at all boundaries of storage and tools, else at a sample.
     """
+    given = {"approvals": approvals, **({"storage": fresh_url(kind, tmp_path)} if kind == "postgres" else {})}
+    only = ["put", "put.done", "store.done", *tool_boundaries("status"), *tool_boundaries("refund")]
 
-    def playing() -> ScriptedModel:
-        def go_on(messages: Sequence[Any], *_: Any) -> Any:
-            ran = "] run_program" in str(messages[-1].text)
-            return finish_step("done", evidence="s1.result") if ran else call("run_program", code=CRASHING)
+    def sample(whole: Trial) -> list[int]:
+        inside = [n for n, boundary in enumerate(whole.trace, 1) if boundary == "refund.inside"]
+        every = range(1, len(whole.trace) + 1)
+        return [*every] if os.environ.get("EVERY") else [inside[1], len(every) // 2]
 
-        plan = submit_plan([{"id": "s1", "content": "work on s1", "tools": ["refund"]}])
-        return ScriptedModel(roles={"triage": lambda *_: plan, "execute": {"s1": go_on}, "deliver": lambda *_: "Done."})
-
-    async def work(storage: Any, shop: Shop, told: dict[str, str]) -> str:
-        async with agent_of(model := playing(), shop, storage=storage, approvals=approvals) as agent:
-            try:
-                try:
-                    run = await agent.resume("t")
-                except UnknownThread:
-                    run = await agent.start("go", thread_id="t")
-                while run.status == "waiting":
-                    pause = run.pending[0]
-                    known = "it happened" if pause["arguments"]["order_id"] in shop.refunded else "it did not"
-                    run = await agent.resume("t", known if pause["kind"] == "effect" else "approve")
-            finally:
-                texts = [str(asked.messages[-1].text) for asked in requests(model, "s1")]
-                told.update(("text", unfenced(text)) for text in texts if "] run_program" in text)
-        return run.status
-
-    expected, every = dict[str, str](), 1 if os.environ.get("EVERY") else 7 if kind == "memory" else 23
-    assert await work(fresh_url(kind, tmp_path), Shop(2), expected) == "completed"
-    for point in count(1, every):
-        crash, shop, told = Crash(point, only=["put.done", "store", "store.done"]), Shop(2), dict[str, str]()
-        (folder := tmp_path / str(point)).mkdir()
-        storage = open_storage("memory:" if kind == "memory" else fresh_url(kind, folder))
-        with suppress(StorageError, Crashed):
-            await work(crashing(storage, crash), shop, told)
-        if len(crash.trace) < point:
-            break
-        assert await work(storage, shop, told) == "completed"
-        assert (told, shop.refunded) == (expected, ["o0", "o1"]), crash.trace
-    assert point > 18
+    target = "tests.kit.programs:refunding"
+    whole, *trials = kill_everywhere(target, tmp_path / "trials", points=sample, only=only, arguments=given)
+    assert not whole.error
+    assert len(whole.result["effects"]) == 3
+    for trial in trials:
+        assert not trial.error
+        effects_at_most_once(trial.result["effects"], whole.result["effects"])
+        nothing_lost(trial.result["effects"], whole.result["effects"])
+        resume_equals_uninterrupted(trial.result["ending"], whole.result["ending"])
+        assert asked_again(trial.diary) == []
+    print(len(trials), "kills")
