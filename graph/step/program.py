@@ -34,6 +34,8 @@ from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem
 
+MOST_UNSAVED = 32
+"""The most observations that a crash may lose of a program that only reads; they are made again."""
 MOST_LISTED = 500
 """The most changes of a program about which a person decides at once."""
 
@@ -94,8 +96,9 @@ class ProgramCalls(StepCalls):
         return True
 
     def _save_before(self, first: Call) -> Step | None:
-        """Save what the program saw and changed before it changes anything, because its calls depend on that."""
-        if "program" not in first or not self.noted or not self._changes(first):
+        """Save what a program saw and changed before it changes anything, because its calls depend on that, or much."""
+        unsaved = len(self.noted)
+        if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._changes(first))):
             return None
         progress: StepRecord = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
         return {**self._update(), "record": {**self.state["record"], **progress, **self._lookup_changes()}}
