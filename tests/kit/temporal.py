@@ -23,6 +23,7 @@ from tests.kit.forking import forks
 from tests.kit.runs import last_seen
 from tests.kit.serving import free_port
 
+BINARY = Path(sys.executable).with_name("temporal")
 QUEUE = "on-temporal"
 SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "never", "when_busy": "next_round"}
 DEAD_AFTER = 4.0
@@ -40,8 +41,7 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        binary = Path(sys.executable).with_name("temporal")
-        words = [binary, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port)]
+        words = [BINARY, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port)]
         words += ["--db-filename", self.folder / "temporal.db", "--log-level", "error"]
         words += ["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60"]
         with (self.folder / "server.log").open("ab") as log:
