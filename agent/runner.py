@@ -46,7 +46,7 @@ from donewhen.agent.run import Run, read_inner_journal, read_run, require_thread
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
-from donewhen.agent.undo import UndoReport, check_ended, read_undoing
+from donewhen.agent.undo import ToolUndo, UndoReport, check_ended, read_undoing
 from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.agent.work.news import Notifier, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
@@ -617,13 +617,15 @@ class Runner:
         if dry_run:
             _, snapshot = await self.read(thread_id)
             async with self.storage.reader() as (_, store):
-                report = await (await read_undoing(store, thread_id, snapshot.values, step)).check()
+                report = await (await read_undoing(store, thread_id, snapshot.values, step, self._undo_of)).check()
                 return replace(report, dry_run=True)
         async with hold(self.storage, self.graph, thread_id) as thread:
             snapshot = await thread.read()
             check_ended(thread_id, thread.row, snapshot)
             values = migrate(snapshot.values)
-            report = await (await read_undoing(thread.store, thread_id, values, step)).carry_out(thread.store)
+            report = await (await read_undoing(thread.store, thread_id, values, step, self._undo_of)).carry_out(
+                thread.store
+            )
             rows: list[UndoneRow] = [
                 {"id": row.id, "path": row.path, "at": now()} for row in report.changes if row.result == "restored"
             ]
@@ -636,6 +638,11 @@ class Runner:
                 snapshot = await thread.read()
                 await write_end(thread.store, read_run(thread_id, snapshot), snapshot.values)
             return report
+
+    def _undo_of(self, tool: str) -> ToolUndo | None:
+        """Return the undo of a tool, if it is here and has one."""
+        toolbox = self.executors.toolbox
+        return (toolbox[tool].tool.metadata or {}).get("undo") if tool in toolbox else None
 
     # The one way to the graph ------------------------------------------------------------------------------------
 

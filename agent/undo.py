@@ -1,23 +1,47 @@
-"""Undo what the workspace tools changed in a finished request: check every change, then put back the latest first."""
+"""Undo what tools changed in a finished request: check every change, then put back the latest first.
 
-from collections.abc import Mapping, Sequence
+Workspace tools keep what they change in files; any other tool may have an `undo` in its metadata (`ToolUndo`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run, read_run, require_thread
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.workspace.undo import WAITS, Result, check_changes, undo_change
+from donewhen.agent.workspace.undo import WAITS, check_changes, undo_change
 from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.changes import mark_undone, read_changes
+from donewhen.graph.tools.changes import Result, mark_undone, read_changes
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ThreadWaiting
 from donewhen.state.records import WRITES
 
 UNSEEN = "undo does not see what it changed"
+NOT_HERE = "the tool that made the change is not here"
+
+
+class ToolUndo(Protocol):
+    """Undoes the changes of a tool, whose entries have `by_tool`, and the `path` of their object."""
+
+    async def read(self, entry: Json) -> Any:
+        """Return how the object of a change is now."""
+        ...
+
+    def check(self, entry: Json, found: Any) -> tuple[Result, str, Any]:
+        """Return whether a change can be undone where its object is like this, why not, and the object then."""
+        ...
+
+    async def undo(self, entry: Json) -> tuple[Result, str]:
+        """Undo a change, if its object is still as the change left it."""
+        ...
+
+
+UndoOf = Callable[[str], "ToolUndo | None"]
+"""Returns the undo of the tool with this name."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +93,11 @@ def check_ended(thread_id: str, row: Mapping[str, Any], snapshot: StateSnapshot)
 class Undoing:
     """The changes of one request, or of one of its steps or calls."""
 
-    def __init__(self, thread_id: str, values: Json, entries: Sequence[tuple[str, Json]], step: str | None) -> None:
+    def __init__(
+        self, thread_id: str, values: Json, entries: Sequence[tuple[str, Json]], step: str | None, undo_of: UndoOf
+    ) -> None:
         self._thread_id = thread_id
+        self._undo_of = undo_of
         turn, current = _read_turn(step, int(values.get("turn") or 1)), int(values.get("turn") or 1)
         wanted = (step or "").rpartition(":")[2]
         self._prefix = "" if turn == current else f"{turn}:"
@@ -94,7 +121,35 @@ class Undoing:
 
     async def check(self) -> UndoReport:
         """Return what an undo would do; nothing is changed."""
-        return self._report(await run_in_thread(partial(check_changes, [entry for _, entry in self.entries])))
+        files = [entry for _, entry in self.entries if not entry.get("by_tool")]
+        of_files = iter(await run_in_thread(partial(check_changes, files)))
+        of_tools = iter(await self._check_tools([entry for _, entry in self.entries if entry.get("by_tool")]))
+        outcomes = [next(of_tools if entry.get("by_tool") else of_files) for _, entry in self.entries]
+        if "refused" in (result for result, _ in outcomes):
+            outcomes = [("left", WAITS) if each[0] == "restored" else each for each in outcomes]
+        return self._report(outcomes)
+
+    async def _check_tools(self, entries: Sequence[Json]) -> list[tuple[Result, str]]:
+        """Return the result of undoing changes of tools, latest first, each on what the later ones leave."""
+        objects, stays, outcomes = dict[str, Any](), set[str](), list[tuple[Result, str]]()
+        for entry in entries:
+            undo = self._undo_of(entry["tool"])
+            result: Result = "refused"
+            if entry.get("undone"):
+                outcomes.append(("unchanged", f"undone already, {entry['undone']}"))
+                continue
+            if entry.get("lost"):
+                result, why = "lost", str(entry["lost"])
+            elif entry["path"] in stays:
+                result, why = "left", "a later change of it stays"
+            elif undo is None:
+                why = NOT_HERE
+            else:
+                found = objects[entry["path"]] if entry["path"] in objects else await undo.read(entry)
+                result, why, objects[entry["path"]] = undo.check(entry, found)
+            stays |= {entry["path"]} if result not in ("restored", "unchanged") else set()
+            outcomes.append((result, why))
+        return outcomes
 
     async def carry_out(self, store: ThreadStore) -> UndoReport:
         """Put back all files, or none if one of them changed since."""
@@ -105,10 +160,17 @@ class Undoing:
                 outcomes[n] = ("left", WAITS) if outcomes[n][0] == "restored" else outcomes[n]
                 continue
             if outcomes[n][0] == "restored":
-                outcomes[n] = await run_in_thread(partial(undo_change, entry))
+                outcomes[n] = await self._undo(entry)
             if outcomes[n][0] in ("restored", "unchanged") and not entry.get("undone"):
                 await mark_undone(store, self._thread_id, key, entry, now())
         return self._report(outcomes)
+
+    async def _undo(self, entry: Json) -> tuple[Result, str]:
+        if entry.get("by_tool"):
+            undo = self._undo_of(entry["tool"])
+            return ("refused", NOT_HERE) if undo is None else await undo.undo(entry)
+        outcome: tuple[Result, str] = await run_in_thread(partial(undo_change, entry))
+        return outcome
 
     def _report(self, outcomes: Sequence[tuple[Result, str]]) -> UndoReport:
         changes = tuple(
@@ -123,9 +185,9 @@ class Undoing:
         return UndoReport(self._thread_id, status, changes, self.beyond)  # type: ignore[arg-type]
 
 
-async def read_undoing(store: ThreadStore, thread_id: str, values: Json, step: str | None) -> Undoing:
+async def read_undoing(store: ThreadStore, thread_id: str, values: Json, step: str | None, undo_of: UndoOf) -> Undoing:
     """Return the changes of the thread's latest request, or of a step. Raises ConfigError if there is no such step."""
-    return Undoing(thread_id, values, await read_changes(store, thread_id), step)
+    return Undoing(thread_id, values, await read_changes(store, thread_id), step, undo_of)
 
 
 def _read_turn(step: str | None, current: int) -> int:

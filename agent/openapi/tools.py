@@ -30,6 +30,8 @@ from donewhen.agent.openapi.document import (
     Parameter,
     load_document,
 )  # fmt: skip
+from donewhen.agent.openapi.undo import GONE as NOT_THERE
+from donewhen.agent.openapi.undo import ApiUndo, way_back
 from donewhen.agent.tools import described_tool
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
@@ -98,6 +100,7 @@ def openapi_tools(
     if unknown := {*(only or ())} - {each.name for each in operations}:
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
+    by_place = {(each.method, each.path): each for each in operations}
     readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
     named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
     made, checked = list[BaseTool](), dict[str, Operation]()
@@ -108,7 +111,10 @@ def openapi_tools(
                     f"the document names no server with a host for {operation.name}: pass base_url='https://…'"
                 )
             reader = readers.get(operation.path) if operation.method in ("put", "patch", "delete") else None
-            made.append(_tool(api, operation, reader, named))
+            back = way_back(operation, by_place) if read_back else None
+            beside = readers.get(back.path) if back else None
+            undo = ApiUndo(operation, back, partial(_object, api, beside), api.send) if back and beside else None
+            made.append(_tool(api, operation, reader, named, undo))
             if reader:
                 checked[reader.name] = reader
     return [*made, *(_check(api, reader) for reader in checked.values())]
@@ -325,11 +331,16 @@ def _can_read_back(operation: Operation) -> bool:
 # Tools -------------------------------------------------------------------------------------------------------------
 
 
-def _tool(api: _Api, operation: Operation, reader: Operation | None, named: Collection[str]) -> BaseTool:
+def _tool(
+    api: _Api, operation: Operation, reader: Operation | None, named: Collection[str], undo: ApiUndo | None
+) -> BaseTool:
     async def call(_: str, arguments: Json) -> Any:
         if reader:
-            return await _change(api, operation, reader, arguments)
-        return (await api.send(operation, arguments))[1]
+            return await _change(api, operation, reader, arguments, undo)
+        answer = (await api.send(operation, arguments))[1]
+        if undo:
+            await undo.keep_made(arguments, answer)
+        return answer
 
     about: Json = {
         "description": operation.about,
@@ -346,15 +357,20 @@ def _tool(api: _Api, operation: Operation, reader: Operation | None, named: Coll
     if reader:
         metadata["probe"] = partial(_took_effect, api, operation, reader)
         metadata["replaces"] = partial(_replaced, api, operation, reader)
+    if undo:
+        metadata["undo"] = undo
     tool.metadata = metadata
     return tool
 
 
-async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json:
+async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json, undo: ApiUndo | None) -> Json:
     """Read an object, change it, and read it again; return the result, and how each field changed."""
     before = await _look(api, reader, operation, arguments)
+    kept = await undo.keep(arguments, before) if undo else None
     status, result = await api.send(operation, arguments)
     after = await _look(api, reader, operation, arguments)
+    if kept:
+        await kept.note_result(after)
     return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
 
 
@@ -433,6 +449,13 @@ async def _look(api: _Api, reader: Operation, operation: Operation, arguments: M
         return error
 
 
+async def _object(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:
+    """Return the object with these values of its path: NOT_THERE if there is none, or the error of looking."""
+    named = {each.argument: place.get(each.name) for each in reader.parameters if each.place == "path"}
+    found = await _look(api, reader, reader, named)
+    return NOT_THERE if _is_gone(found) else found
+
+
 async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
     """Return the object if an interrupted change is visible in it, False if it is not, None if that is unknown."""
     seen = _compare(operation, arguments, None, await _look(api, reader, operation, arguments))
@@ -458,17 +481,17 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     """Return the check that an object of the API shows some values, or that there is none."""
 
     async def check(_: str, arguments: Json) -> str:
-        value, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
-        if gone and _is_gone(value):
-            return f"it is gone: {value}"
-        if isinstance(value, Exception):
-            raise value
-        if gone or not isinstance(value, dict):
-            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(value)}.")
+        found, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
+        if gone and _is_gone(found):
+            return f"it is gone: {found}"
+        if isinstance(found, Exception):
+            raise found
+        if gone or not isinstance(found, dict):
+            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(found)}.")
         wanted = arguments.get("fields") or {}
-        wrong = [name for name, each in wanted.items() if not (name in value and _shows(value[name], each))]
+        wrong = [name for name, value in wanted.items() if not (name in found and _shows(found[name], value))]
         if wrong:
-            differences = (f"{name} is {_shown(value.get(name))}, not {_shown(wanted[name])}" for name in wrong)
+            differences = (f"{name} is {_shown(found.get(name))}, not {_shown(wanted[name])}" for name in wrong)
             raise ToolException(f"{'; '.join(differences)}.")
         return f"it shows {_shown(wanted)}"
 

@@ -15,12 +15,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.tools import ToolException
 
 from donewhen.agent.workspace.root import FILE_KIND, KINDS, Missing, Parts, Root, display_path
-from donewhen.graph.tools.changes import Keeper, keeper
+from donewhen.graph.tools.changes import SECRET, Keeper, Result, keeper
 from donewhen.state.errors import ConfigError
 from donewhen.state.values import Json
 
@@ -31,10 +31,6 @@ MOST_READ = 50_000_000
 LARGE = "it is too large to keep"
 WAITS = "nothing is undone while another change cannot be"
 _BYTES = " bytes"
-SECRET = "what it replaced holds a credential, and this storage is not encrypted"
-
-Result = Literal["restored", "unchanged", "refused", "left", "lost"]
-"""Undone; nothing to undo; the file changed since; not undone because another was refused; the content was not kept."""
 
 
 # Keeping -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.tools import ToolException
 from langgraph.store.base import BaseStore
@@ -23,6 +23,9 @@ from donewhen.state.values import Json, store_label
 
 CHANGES = ("donewhen", "changes")
 """The namespace of the entries, before the thread."""
+SECRET = "what it replaced holds a credential, and this storage is not encrypted"
+Result = Literal["restored", "unchanged", "refused", "left", "lost"]
+"""Undone; nothing to undo; changed since; not undone because another was refused; what it replaced was not kept."""
 SECONDS = 30.0
 """The time limit for storing an entry; without it a tool changes nothing."""
 
@@ -43,7 +46,7 @@ class Keeper:
         """Store an entry durably. Raises ToolException if that fails: then nothing may be changed."""
         if threading.get_ident() == self.loop_thread:  # it cannot wait for itself: an own tool that calls this one
             return
-        key = f"{current_clock().tick():020}.{uuid.uuid4().hex[:8]}"
+        key = self._new_key()
         write: Coroutine[Any, Any, None] = self.store.aput(
             _namespace(self.thread_id), key, {**self.about, **entry}, index=False
         )
@@ -54,6 +57,25 @@ class Keeper:
             raise ToolException(
                 f"Nothing was changed: what is there could not be kept ({type(error).__name__})."
             ) from error
+
+    async def note(self, entry: Json, key: str = "") -> str:
+        """Store an entry durably, of a tool that works in the event loop, or one in its place; return its key.
+
+        Raises ToolException as `keep` does.
+        """
+        key = key or self._new_key()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self.store.aput(_namespace(self.thread_id), key, {**self.about, **entry}, index=False)
+        except Exception as error:
+            raise ToolException(
+                f"Nothing was changed: what is there could not be kept ({type(error).__name__})."
+            ) from error
+        return key
+
+    @staticmethod
+    def _new_key() -> str:
+        return f"{current_clock().tick():020}.{uuid.uuid4().hex[:8]}"
 
     def may_hold(self, content: bytes, start: int, end: int) -> bool:
         """Return whether this part of a file may be stored: it holds no credential, or the storage is encrypted."""
@@ -92,7 +114,7 @@ async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json
 
 async def mark_undone(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> None:
     """Record that a change was undone, and delete the content that was kept for it."""
-    left = {name: value for name, value in entry.items() if name != "removed"}
+    left = {name: value for name, value in entry.items() if name not in ("removed", "fields")}
     await store.aput(_namespace(thread_id), key, {**left, "undone": at}, index=False)
 
 

@@ -1,0 +1,193 @@
+"""Put back what a change of an object replaced, by another request of the API.
+
+What is kept of a change, in the thread's store, is `place` (the values of its path), `fields` (what to put back; None:
+remove the object), and `now` (what they were afterwards; None: the object was removed).
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.tools import ToolException
+
+from donewhen.agent.openapi.document import Json, Operation
+from donewhen.graph.tools.changes import SECRET, Keeper, Result, keeper
+from donewhen.graph.tools.rendering import describe_error
+from donewhen.state.secrets import REDACTED
+from donewhen.state.values import same_json
+
+GONE: Any = object()
+"""Stands for an object that is not there."""
+UNKNOWN = "what was there is not known"
+
+
+@dataclass(frozen=True)
+class ApiUndo:
+    """Undoes the changes of one operation, by the operation `back`. It is the `undo` in the metadata of a tool."""
+
+    operation: Operation
+    back: Operation
+    """The operation itself; PUT for an object that was deleted; DELETE for one that was made."""
+    look: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    """Returns the object with these values of its path: GONE if there is none, or an error."""
+    send: Callable[[Operation, Json], Awaitable[Any]]
+
+    async def keep(self, arguments: Json, before: Any) -> "Kept | None":
+        """Keep what a change is about to replace; None if nothing is kept here. `before` is what `look` returned."""
+        if (keeping := keeper.get()) is None:
+            return None
+        entry = self._entry(self._place(arguments))
+        fields, lost = self._fields_of(arguments, before)
+        if fields is not None and REDACTED.encode() in _written(fields):
+            lost = "a key in it is hidden"
+        elif fields is not None and not keeping.may_hold(written := _written(fields), 0, len(written)):
+            lost = SECRET
+        entry |= {"lost": lost} if lost else {"fields": fields, "now": self._sent(arguments, fields)}
+        return Kept(self, keeping, entry, await keeping.note(entry))
+
+    async def keep_made(self, arguments: Json, answer: Any) -> None:
+        """Keep that an object was made, if the answer says which; if it cannot be kept, undo does not see it."""
+        if (keeping := keeper.get()) is None or not isinstance(answer, dict):
+            return
+        place = self._place(arguments)
+        (name,) = (each.name for each in self.back.parameters if each.place == "path" and each.name not in place)
+        id = answer.get(name, answer.get("id"))
+        if isinstance(id, str | int) and not isinstance(id, bool) and REDACTED not in str(id):
+            now = _written(answer)
+            kept = answer if keeping.may_hold(now, 0, len(now)) else {}
+            with suppress(ToolException):
+                await keeping.note(self._entry({**place, name: id}) | {"fields": None, "now": kept})
+
+    def _place(self, arguments: Json) -> Json:
+        return {each.name: arguments.get(each.argument) for each in self.operation.parameters if each.place == "path"}
+
+    def _entry(self, place: Json) -> Json:
+        path = self.back.path
+        for name, value in place.items():
+            path = path.replace("{" + name + "}", str(value))
+        return {"path": path, "to": "", "by_tool": True, "place": place}
+
+    def _fields_of(self, arguments: Json, before: Any) -> tuple[Json | None, str]:
+        """Return what to put back, or why that is not possible."""
+        if not isinstance(before, dict):
+            return None, UNKNOWN
+        body = [each for each in self.back.parameters if each.place == "body"]
+        if self.back.method == "patch" and not self.back.whole_body:
+            body = [each for each in body if each.argument in arguments]
+            missing = [each.name for each in body if each.name not in before]
+        elif self.back.whole_body:
+            return (before, "")
+        else:
+            missing = [each.name for each in body if each.required and each.name not in before]
+        if missing:
+            return None, f"{UNKNOWN}: {', '.join(missing)}"
+        return {each.name: before[each.name] for each in body if each.name in before}, ""
+
+    def _sent(self, arguments: Json, fields: Json | None) -> Json | None:
+        """Return what the fields are after the change, as far as the request says it."""
+        if self.operation.method == "delete":
+            return None
+        sent = {each.name: arguments[each.argument] for each in self.operation.parameters if each.argument in arguments}
+        return {name: value for name, value in sent.items() if name in (fields or {})}
+
+    async def read(self, entry: Json) -> Any:
+        """Return the object of a change as it is now."""
+        return await self.look(entry["place"])
+
+    def check(self, entry: Json, found: Any) -> tuple[Result, str, Any]:
+        """Return whether a change can be undone where its object is like this, why not, and the object then."""
+        path, fields, now = entry["path"], entry["fields"], entry["now"]
+        if isinstance(found, Exception):
+            return "refused", f"{path} cannot be read: {describe_error(found)[:200]}", found
+        if found is GONE:
+            if now is None:
+                return "restored", "", fields
+            return (
+                ("unchanged", "it is not there any more", found) if fields is None else _refuse(path, "is gone", found)
+            )
+        if not isinstance(found, dict):
+            return _refuse(path, "is no object", found)
+        if fields is not None and not _differing(fields, found):
+            return "unchanged", "it is as it was before", found
+        if now is None:
+            return _refuse(path, "exists again", found)
+        shown = {name: each for name, each in now.items() if name in found}
+        if changed := _differing(shown if fields is None else now, found):
+            return _refuse(path, f"changed since: {', '.join(changed)}", found)
+        return "restored", "", GONE if fields is None else {**found, **fields}
+
+    async def undo(self, entry: Json) -> tuple[Result, str]:
+        """Undo a change, if its object is still as the change left it."""
+        result, why, _ = self.check(entry, await self.read(entry))
+        if result != "restored":
+            return result, why
+        place, fields = entry["place"], entry["fields"] or {}
+        arguments = {each.argument: place[each.name] for each in self.back.parameters if each.place == "path"}
+        body = [each for each in self.back.parameters if each.place == "body"]
+        if self.back.whole_body and entry["fields"] is not None:
+            arguments |= {each.argument: fields for each in body}
+        else:
+            arguments |= {each.argument: fields[each.name] for each in body if each.name in fields}
+        try:
+            await self.send(self.back, arguments)
+        except Exception as error:
+            return "refused", f"{entry['path']}: {describe_error(error)[:300]}"
+        found = await self.read(entry)
+        if found is GONE if entry["fields"] is None else isinstance(found, dict) and not _differing(fields, found):
+            return "restored", ""
+        return "refused", f"{entry['path']} does not show what was put back"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A change that is kept, and may become known better."""
+
+    by: ApiUndo
+    keeping: Keeper
+    entry: Json
+    key: str
+
+    async def note_result(self, after: Any) -> None:
+        """Keep what the object was after the change."""
+        if self.entry.get("fields") is None or not isinstance(after, dict):
+            return
+        now = {name: after[name] for name in self.entry["fields"] if name in after}
+        written = _written(now)
+        if self.keeping.may_hold(written, 0, len(written)):
+            with suppress(ToolException):
+                await self.keeping.note({**self.entry, "now": now}, self.key)
+
+
+def _written(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _differing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if not same_json(value, found.get(name))]
+
+
+def _refuse(path: str, how: str, found: Any) -> tuple[Result, str, Any]:
+    return "refused", f"{path} {how}", found
+
+
+def way_back(operation: Operation, operations: Mapping[tuple[str, str], Operation]) -> Operation | None:
+    """Return the operation that puts back what another one replaced, removed or made; None if there is none.
+
+    `operations` are found by method and path.
+    """
+    if operation.method in ("put", "patch"):
+        return operation
+    if operation.method == "delete":
+        return operations.get(("put", operation.path))
+    if operation.method != "post":
+        return None
+    below = f"{operation.path.rstrip('/')}/{{"
+    found = [
+        each
+        for (method, path), each in operations.items()
+        if method == "delete" and path.startswith(below) and path.endswith("}") and "/" not in path[len(below) :]
+        if ("get", path) in operations and all(one.place == "path" or not one.required for one in each.parameters)
+    ]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,130 @@
+"""What the tools of an HTTP API changed is put back, where the API has a way. Contract: X21, X28."""
+
+from typing import Any
+
+import pytest
+
+from donewhen import Agent
+from donewhen.openapi import openapi_tools
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.openapi import ApiServer
+
+THING = "/things/7"
+
+
+def parts(*names: str) -> dict[str, Any]:
+    body = {"type": "object", "properties": {name: {} for name in names}}
+    return {"requestBody": {"content": {"application/json": {"schema": body}}}}
+
+
+PLACE = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+ONE = {
+    "parameters": PLACE,
+    "get": {"operationId": "thing"},
+    "patch": {"operationId": "change", **parts("title", "state")},
+    "put": {"operationId": "replace", **parts("title", "state")},
+    "delete": {"operationId": "remove"},
+}
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "paths": {"/things/{id}": ONE, "/things": {"post": {"operationId": "make", **parts("title")}}},
+}
+
+
+async def after(server: ApiServer, *calls: Any, without: str = "") -> tuple[Agent, Any]:
+    """Return an agent, and its run that made these calls."""
+    paths = {**DOCUMENT["paths"], "/things/{id}": {key: each for key, each in ONE.items() if key != without}}
+    tools = openapi_tools({**DOCUMENT, "paths": paths}, base_url=server.url)
+    names = [tool.name for tool in tools]
+    plan = submit_plan([{"content": "change", "tools": names, "done_when": ["done"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [*calls, finish_step("done", "s1.1")]})
+    settings = {"confirm": "never", "approvals": "never", "verification": "grounded"}
+    agent = Agent(model, tools, storage="memory:", settings=settings)
+    run = await agent.start("Change thing 7")
+    assert run.outcome, run.pending
+    return agent, run
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call("change", id="7", state="closed")],
+        [call("change", id="7", state="closed"), call("change", id="7", title="Old", state="odd")],
+        [call("replace", id="7", title="New")],
+        [call("remove", id="7")],
+        [call("change", id="7", state="closed"), call("remove", id="7")],
+    ],
+    ids=["patch", "twice", "put", "delete", "patched and deleted"],
+)
+async def test_a_change_is_put_back(calls: list[Any]) -> None:
+    """41.2: undo sends what was read before the change, the latest first, and says what the API shows then."""
+    before = {"title": "Crash", "state": "open"}
+    with ApiServer(objects={THING: dict(before)}) as server:
+        agent, run = await after(server, *calls)
+        assert server.objects.get(THING) != before
+        count = len(server.changes)
+        checked = await agent.undo(run, dry_run=True)
+        assert (checked.status, len(server.changes)) == ("undone", count)
+        report = await agent.undo(run)
+        assert (report.status, {change.path for change in report.changes}, report.beyond) == ("undone", {THING}, ())
+        assert server.objects[THING] == before
+        assert (await agent.undo(run)).status == "nothing"
+        await agent.aclose()
+
+
+async def test_what_was_made_is_removed_if_the_answer_names_it() -> None:
+    """41.2: DELETE undoes a POST; without one, or without an id in the answer, undo says that it does not see it."""
+    for answer, without, status in (
+        ({"id": "n1", "title": "x"}, "", "undone"),
+        ({"ok": True}, "", "nothing"),
+        ({"id": "n1"}, "delete", "nothing"),
+    ):
+        with ApiServer() as server:
+
+            def made(sent: Any, server: ApiServer = server, answer: Any = answer) -> Any:
+                if sent.line.startswith("POST"):
+                    server.objects["/things/n1"] = dict(answer)
+                    return 201, answer
+                return None
+
+            server.answer = made
+            agent, run = await after(server, call("make", title="x"), without=without)
+            report = await agent.undo(run)
+            assert (report.status, len(report.beyond)) == (status, 0 if status == "undone" else 1)
+            assert ("/things/n1" in server.objects) is (status != "undone")
+            await agent.aclose()
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "why"),
+    [
+        (call("change", id="7", state="closed"), {"title": "Crash", "state": "lost"}, f"{THING} changed since: state"),
+        (call("change", id="7", state="closed"), None, f"{THING} is gone"),
+        (call("remove", id="7"), {"title": "Other"}, f"{THING} exists again"),
+    ],
+)
+async def test_what_changed_since_is_left_alone(made: Any, now: Any, why: str) -> None:
+    """41.2: undo refuses where the object is not as the change left it, says what differs, and sends nothing."""
+    with ApiServer(objects={THING: {"title": "Crash", "state": "open"}}) as server:
+        agent, run = await after(server, made)
+        server.objects = {} if now is None else {THING: now}
+        count = len(server.changes)
+        report = await agent.undo(run)
+        assert (report.status, [change.why for change in report.changes]) == ("refused", [why])
+        assert len(server.changes) == count
+        await agent.aclose()
+
+
+async def test_what_the_api_does_not_take_back_is_said() -> None:
+    """41.2: an API that refuses, or does not show it then, makes no undone change of it."""
+    with ApiServer(objects={THING: {"title": "Crash", "state": "open"}}) as server:
+        agent, run = await after(server, call("change", id="7", state="closed"))
+        server.answer = lambda sent: (409, {"message": "locked"}) if sent.line.startswith("PATCH") else None
+        refused = await agent.undo(run)
+        assert refused.status == "refused"
+        assert "locked" in refused.changes[0].why
+        server.answer = lambda sent: (200, {}) if sent.line.startswith("PATCH") else None
+        assert "does not show what was put back" in (await agent.undo(run)).changes[0].why
+        server.answer = lambda _: None
+        assert (await agent.undo(run)).status == "undone"
+        await agent.aclose()
