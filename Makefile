@@ -139,6 +139,9 @@ bench: .venv/ready-dev ## speed beside other libraries, each in its own environm
 jobs: .venv/ready-dev ## everyday jobs beside a bare tool loop, with the model of the environment; without one by a script: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
+dialogue: .venv/ready-dev ## dialogue tasks over MCP with a simulated user: make dialogue ARGS="tasks.jsonl --model … --user …"
+	@$(BIN)/python -m benchmarks.dialogue $(ARGS)
+
 consent: .venv/ready-dev ## what asks and what runs unasked, on a public benchmark's tasks and attacks and on recorded dialogues
 	@$(BIN)/python -m benchmarks.consent
 
@@ -182,4 +185,4 @@ release-check: lint typecheck workflows docs dist try-dist ## what a release has
 clean: ## remove what was built
 	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench inspect temporal consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean
+.PHONY: bench inspect temporal dialogue consent briefs caching money page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults providers local scale security pythons walk clean
