@@ -113,16 +113,12 @@ class Node(Runnable[Any, Any]):
         # Merged channels of a subgraph begin empty; until something is stored, their values are its inputs.
         begun = {**stored, **{key: seen[key] for key in MERGED & seen.keys()}}
         written = difference(input, apply_update(begun, update or {}))
-        again = {key: write for key, write in (update or {}).items() if _is_full_copy(write, input.get(key))}
-        return {**written, **again}
+        # What a node overwrites with itself is stored in full again, so that no older checkpoint is read for it.
+        again = ((key, write) for key, write in (update or {}).items() if isinstance(write, Overwrite))
+        return {**written, **{key: write for key, write in again if write.value is input.get(key)}}
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
-
-
-def _is_full_copy(write: Any, stored: Any) -> bool:
-    """Return whether a node overwrites a value with itself, so that it is stored in full again."""
-    return isinstance(write, Overwrite) and write.value is stored
 
 
 def _charges(update: Json | None) -> bool:

@@ -354,14 +354,6 @@ def _appended_rounds(before: Sequence[AnyMessage], after: Sequence[AnyMessage]) 
     return {"add": rounds} if rounds and isinstance(rounds, list) else rounds
 
 
-def _appended_by_key(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
-    written = {key: _appended(before.get(key, ()), rounds) for key, rounds in after.items()}
-    replaced = {key for key, rounds in written.items() if isinstance(rounds, Overwrite)}
-    if before.keys() - after.keys() or not all(is_shortened(after[key]) for key in replaced):
-        return Overwrite(after)
-    return {key: after[key] if key in replaced else rounds for key, rounds in written.items() if rounds}
-
-
 def _changed_messages(before: Sequence[AnyMessage], after: Sequence[AnyMessage]) -> Any:
     if [message.id for message in before] != [message.id for message in after[: len(before)]]:
         return Overwrite(after)
@@ -374,11 +366,16 @@ def _changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
     return {key: new for key, new in after.items() if key not in before or _differ(before[key], new)}
 
 
-def _changed_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
-    written = {id: _changed_fields(before.get(id, {}), record) for id, record in after.items()}
-    if before.keys() - after.keys() or any(isinstance(fields, Overwrite) for fields in written.values()):
-        return Overwrite(after)
-    return {id: fields for id, fields in written.items() if fields or id not in before}
+def _by_key(differ: Callable[[Any, Any], Any], empty: Any) -> Callable[[Any, Any], Any]:
+    """Return the difference of mappings whose values differ in this way."""
+
+    def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+        written = {key: differ(before.get(key, empty), value) for key, value in after.items()}
+        if before.keys() - after.keys() or any(isinstance(write, Overwrite) for write in written.values()):
+            return Overwrite(after)
+        return {key: write for key, write in written.items() if write or key not in before}
+
+    return changed
 
 
 def _changed_rows(before: Sequence[Json], after: Sequence[Json]) -> Any:
@@ -401,10 +398,10 @@ def _differ(before: Any, after: Any) -> bool:
 DIFFERENCES: dict[Any, Callable[[Any, Any], Any]] = {
     append: _appended,
     append_rounds: _appended_rounds,
-    append_by_key: _appended_by_key,
+    append_by_key: _by_key(_appended, ()),
     messages_delta_reducer: _changed_messages,
     merge: _changed_fields,
-    merge_records: _changed_records,
+    merge_records: _by_key(_changed_fields, {}),
     merge_rows: _changed_rows,
     add: _added,
 }
