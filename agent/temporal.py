@@ -448,10 +448,10 @@ class RunHandle:
 
 def _raise_told(error: BaseException) -> Never:
     """Raise the error of DoneWhen that a worker told Temporal, else the given one."""
-    cause: BaseException | None = error
+    cause: Any = error
     while cause is not None:
         kind = getattr(errors, cause.type or "", None) if isinstance(cause, ApplicationError) else None
-        if isinstance(kind, type) and issubclass(kind, DoneWhenError) and isinstance(cause, ApplicationError):
+        if isinstance(kind, type) and issubclass(kind, DoneWhenError):
             raise kind(cause.message) from None
         cause = cause.__cause__
     raise error
