@@ -70,7 +70,9 @@ async def run(form: Form, server: ProviderServer, schemas: Mapping[str, Json], c
         return "seen"
 
     model = form.model(server.url)
-    async with Agent(model, described(schemas), caller=caller, storage="memory:", settings=SETTINGS) as agent:
+    async with Agent(
+        model, described(schemas), options=AgentOptions(caller=caller), storage="memory:", settings=SETTINGS
+    ) as agent:
         first = await agent.start("hi")
         return first, await agent.start("hi again")
 
