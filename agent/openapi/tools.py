@@ -49,6 +49,8 @@ Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping
 MOST_BYTES = 5_000_000
 """The most of an answer that is read."""
 PLAIN = re.compile(r"[A-Za-z ]{0,200}|[0-9.:TZ+-]{0,40}|(?:application|text)/[A-Za-z0-9.+-]{1,100}")
+CHARS_OF_ESCAPED = 6
+"""The most characters of one character of a key where it is escaped, as in JSON."""
 SHORTEST_HIDDEN = 6
 """The fewest characters of a key that is hidden in answers; a shorter one would also be found by chance."""
 MOST_TOLD = 2_000
@@ -170,6 +172,9 @@ class _Api:
                 break
         is_cut = len(content) > MOST_BYTES
         text = _decoded(bytes(content[:MOST_BYTES]), answer.charset_encoding or "utf-8")
+        if is_cut:  # a key that begins here would not be found
+            longest = max(map(len, secrets), default=0) * CHARS_OF_ESCAPED
+            text = hide_known(text, secrets)[: MOST_BYTES - longest]
         status_line = f"{status} {answer.reason_phrase}".strip()
         if answer.is_error or (answer.has_redirect_location and status != 303):
             where, later = (hide_known(answer.headers.get(each, ""), secrets) for each in ("location", "retry-after"))

@@ -11,6 +11,7 @@ import pytest
 from langchain_core.tools import BaseTool
 
 from donewhen import Agent, ToolError
+from donewhen.agent.openapi.tools import MOST_BYTES
 from donewhen.openapi import ApiError, openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.openapi import CALENDAR, ISSUES, PAYMENTS, ApiServer
@@ -139,6 +140,18 @@ async def test_keys_go_with_every_request_and_nowhere_else() -> None:
 
 
 SECRET, TOKEN = "s3cret-k3y", "t0ken-456"
+
+
+@pytest.mark.parametrize("shown", [TOKEN, json.dumps(TOKEN).replace("t", "\\u0074"), f"{TOKEN} {TOKEN}"])
+async def test_a_key_is_hidden_where_an_answer_is_cut(shown: str) -> None:
+    """X20, 41.4e: of a key in which a long answer is cut, nothing is shown either."""
+    with ApiServer(answer=lambda _: (200, "x" * (MOST_BYTES - 5) + shown, {"content-type": "text/plain"})) as server:
+        tools = tools_of(CALENDAR, server, headers={"Authorization": f"Bearer {TOKEN}"})
+        found = await tools["events_get"].ainvoke({"calendarId": "work", "eventId": "e1"})
+    assert "cut after" in str(found)
+    assert {*str(found).partition("\n")[0]} <= {*"x[redacted]"}
+    assert "t0k" not in str(found)
+    assert len(str(found)) > MOST_BYTES - 1000
 
 
 @pytest.mark.parametrize(
