@@ -166,15 +166,17 @@ class _Api:
 
     async def _read(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> tuple[int, Any]:
         status, content, kind = answer.status_code, bytearray(), answer.headers.get("content-type", "")
+        longest = max(map(len, secrets), default=0) * CHARS_OF_ESCAPED  # read too: a key that is cut is not found
         async for piece in answer.aiter_bytes():
             content += piece
-            if len(content) > MOST_BYTES:
+            if len(content) > MOST_BYTES + longest:
                 break
         is_cut = len(content) > MOST_BYTES
-        text = _decoded(bytes(content[:MOST_BYTES]), answer.charset_encoding or "utf-8")
-        if is_cut:  # a key that begins here would not be found
-            longest = max(map(len, secrets), default=0) * CHARS_OF_ESCAPED
-            text = hide_known(text, secrets)[: MOST_BYTES - longest]
+        text = _decoded(bytes(content[: MOST_BYTES + longest]), answer.charset_encoding or "utf-8")
+        if is_cut:
+            text = hide_known(text, secrets)
+            unread = longest if len(content) > MOST_BYTES + longest else 0
+            text = text[: min(MOST_BYTES, len(text) - unread)]
         status_line = f"{status} {answer.reason_phrase}".strip()
         if answer.is_error or (answer.has_redirect_location and status != 303):
             where, later = (hide_known(answer.headers.get(each, ""), secrets) for each in ("location", "retry-after"))
