@@ -142,7 +142,7 @@ async def test_keys_go_with_every_request_and_nowhere_else() -> None:
 SECRET, TOKEN = "s3cret-k3y", "t0ken-456"
 
 
-@pytest.mark.parametrize("shown", [TOKEN, json.dumps(TOKEN).replace("t", "\\u0074"), f"{TOKEN} {TOKEN}"])
+@pytest.mark.parametrize("shown", [TOKEN, f"{TOKEN} {TOKEN}"])
 async def test_a_key_is_hidden_where_an_answer_is_cut(shown: str) -> None:
     """X20, 41.4e: of a key in which a long answer is cut, nothing is shown either."""
     with ApiServer(answer=lambda _: (200, "x" * (MOST_BYTES - 5) + shown, {"content-type": "text/plain"})) as server:
