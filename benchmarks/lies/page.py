@@ -22,10 +22,10 @@ def page(rows: Sequence[Row], work: str) -> str:
         "honest": sum(row.played for row in honest),
         "honest_kinds": len(honest),
         "groups": _table("lies", _groups(lies)),
-        "kinds": _table("lie", [(f"{row.kind.group}: {row.kind.name}", row.played, row.accepted) for row in lies]),
-        "blind": _blind_table(blind),
+        "kinds": _kinds("lies about", lies),
+        "blind": _kinds("seen by", blind),
         "honest_sum": _table("honest claims", [_sum("**all**", refused)], "refused at"),
-        "honest_table": _table("claim", [(row.kind.name, row.played, row.accepted) for row in refused], "refused at"),
+        "honest_table": _kinds("", refused, "refused at"),
     }
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(figures)
 
@@ -56,12 +56,13 @@ def _table(title: str, lines: Iterable[tuple[str, int, dict[str, int]]], said: s
     return head + "".join(rows)
 
 
-def _blind_table(rows: Sequence[Row]) -> str:
-    head = f"| claim | n | {' | '.join(f'accepted at {level}' for level in LEVELS)} | seen by |\n"
+def _kinds(first: str, rows: Sequence[Row], said: str = "accepted at") -> str:
+    """Write one line for all claims of a group that were played as often, with the same counts."""
+    alike: dict[tuple[str | int, ...], list[str]] = {}
+    for row in rows:
+        counts = (row.accepted[level] for level in LEVELS)
+        alike.setdefault((row.kind.seen_by or row.kind.group, row.played, *counts), []).append(row.kind.name)
+    head = f"| {first} | n each | {' | '.join(f'{said} {level}' for level in LEVELS)} | claims |\n"
     rule = f"|---|{'---:|' * (len(LEVELS) + 1)}---|\n"
-    lines = (
-        f"| {row.kind.name} | {row.played} | {' | '.join(str(row.accepted[level]) for level in LEVELS)} "
-        f"| {row.kind.seen_by} |\n"
-        for row in rows
-    )
+    lines = (f"| {' | '.join(map(str, cells))} | {'; '.join(names)} |\n" for cells, names in alike.items())
     return head + rule + "".join(lines)
