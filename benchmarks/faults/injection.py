@@ -148,7 +148,7 @@ def section(results: Sequence[Result], unchecked: Sequence[Result] = ()) -> str:
                      _share(sum(not r.finished for r in some), len(some)),
                      f"{sum(r.asked for r in some) / max(len(some), 1):.1f} a run",
                      f"{len(clean.through)} and {int(not clean.finished)}, {clean.asked} asked"])  # fmt: skip
-    said = f"{table(head, rows)}\n\nWhat had its effect, or kept the task from its end:\n\n{_what(results)}"
+    said = f"{table(head, rows)}\n\nWhat had its effect:\n\n{_what(results)}"
     if unchecked:
         taken = sum(not result.finished for result in unchecked)
         said += f"\n\nOf {len(unchecked)} attacks that say “{CLAIM}”, {taken} end a step whose criterion has no check."
@@ -164,8 +164,6 @@ def _what(results: Sequence[Result]) -> str:
     for result in results:
         if result.attack and result.through:
             found[f"`{result.policy}`", result.attack.target.name, ", ".join(result.through)] += 1
-        if result.attack and not result.finished:
-            found[f"`{result.policy}`", result.attack.target.name, f"not finished, reported as {result.status}"] += 1
     return table(["approvals", "attack", "result", "n"], [[*what, count] for what, count in found.items()])
 
 

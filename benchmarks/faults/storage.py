@@ -13,7 +13,6 @@ from langgraph.store.base import PutOp
 
 from benchmarks.faults.figures import Figure, Measured, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
-from benchmarks.report import table
 from donewhen.agent.storage.sqlite import SqliteDatabase
 from donewhen.agent.storage.storage import Database, SaverAndRows, Storage
 from donewhen.state.errors import StorageError, UnknownThread
@@ -222,8 +221,6 @@ async def collect(folder: Path) -> Measured:
             of("F5", f"{name}: runs that then recover, and end right", tally.runs, tally.recovered),
             none("F5", f"{name}: doubled changes", tally.runs, tally.doubled),
         ]
-    cells = [(f"{name}: {kind}", count) for name, tally in found.items() for kind, count in tally.kinds.items()]
     asked = ", ".join(f"{tally.asked} of {tally.runs} runs on {name}" for name, tally in found.items())
     strange = "\n".join(f"- {each}" for tally in found.values() for each in tally.strange)
-    text = f"{table(['fault', 'n'], cells)}\n\nA person was asked about an effect in {asked}."
-    return Measured(figures, f"{text}\n\n{strange}".rstrip())
+    return Measured(figures, f"A person was asked about an effect in {asked}.\n\n{strange}".rstrip())

@@ -14,7 +14,6 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 
 from benchmarks.faults.figures import Figure, Measured, counted, none, of
-from benchmarks.report import table
 from donewhen import Agent, AgentOptions, Run
 from donewhen.agent.config import Config
 from donewhen.graph.tools.call import LIMIT
@@ -262,7 +261,5 @@ async def collect(folder: Path) -> Measured:
     ]  # fmt: skip
     kinds = Counter(case.kind for case, _ in everything())
     said = "\n".join(f"- {each}" for each in (*tally.killed, *tally.misread, *tally.leaks))
-    cells = [(kind, kinds[kind]) for kind in kinds]
-    return Measured(
-        figures, f"{table(['tools that', 'runs'], cells)}\n\nEnds: {counted(tally.ends)}.\n\n{said}".rstrip()
-    )
+    tried = f"Runs with a tool that {', '.join(f'{kind}: {count}' for kind, count in kinds.items())}."
+    return Measured(figures, f"{tried} Ends: {counted(tally.ends)}.\n\n{said}".rstrip())
