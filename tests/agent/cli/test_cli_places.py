@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions
 from donewhen.testing import ScriptedModel, answer, ask_user
 from tests.kit.forking import CommandProcess
 from tests.kit.painting import Painting
@@ -69,7 +69,7 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
 async def test_an_answer_is_left_to_the_worker_that_works_on_another(shell: Shell, tmp_path: Path) -> None:
     """M11, C07: the command leaves it, as it would with --detach, instead of saying that the thread is busy."""
     url, painting = f"sqlite:///{tmp_path}/runs.db", Painting()
-    async with painting.agent(url, queue="command") as agent:
+    async with painting.agent(url, options=AgentOptions(queue="command")) as agent:
         await agent.submit("hang the picture", thread_id="mine")
         await agent.run_submitted("mine")
         await agent.submit_answer("mine", {"s1.q1": "blue"})
