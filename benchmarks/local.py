@@ -222,8 +222,7 @@ def write(scores: dict[str, Score]) -> None:
         f"# A small model on this machine\n\n`make local`, {datetime.now(UTC):%Y-%m-%d}: {len(GOALS)} goals, each in "
         "three ways as far as there was time, with SmolLM2 of 135 million parameters on a real llama.cpp server "
         f"({packages}). A run may make {CALLS} calls, and a call may take {SECONDS * 5:.0f} seconds. Such a small "
-        "model cannot do the work. The measurement checks that every run ends honestly within its limits, and that no "
-        "call exceeds its time. The server caches prompts, and what is new in a request comes last.\n\n"
+        "model cannot do the work. The measurement checks that every run ends honestly within its limits.\n\n"
         f"{table(head, rows)}\n\nViolations: {kept}\n",
         "utf-8",
     )

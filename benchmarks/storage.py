@@ -19,11 +19,9 @@ HEAD = """# What a run leaves in storage
 Chained steps on a SQLite file. Each round reads something of 500 characters, each step depends on all earlier steps,
 and each checkpoint is written before the next round begins. Written by `make storage`.
 
-Storage grows with the numbers of rounds and steps, not with their squares. While it works, a step reads its goal, its
-approval, its brief and what it may cite of earlier steps from the run, and stores only its own rounds and its record.
-When it is done, its rounds are deleted in the same commit that stores its result in the run's checkpoint. Later rounds
-reuse the freed space. When the file is closed, free space is returned to the disk if it is more than a quarter of the
-file. So a file is at its largest during a long step.
+Storage grows with the numbers of rounds and steps, not with their squares. A step stores only its own rounds and its
+record; its rounds are deleted with its result. So a file is at its largest during a long step. When it is closed, free
+space of more than a quarter is returned to the disk.
 
 | steps | rounds | MB left | MB in the last round | KB a round, left | CPU ms a round |
 |---|---|---|---|---|---|
