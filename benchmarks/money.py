@@ -1,8 +1,8 @@
 """`python -m benchmarks.money [NAME …]`: what everyday jobs cost, by the runtime and by a bare loop of the same calls.
 
 Both sides are scripted and send what LangChain's Anthropic client would send, so the figures depend on prompts alone.
-A token is taken as four characters, for every model. Needs no key and no network. Prints the tables of
-docs/real_model.md.
+A token is taken as four characters, for every model. Needs no key and no network. Prints the tables that
+docs/real_model.md sums up.
 """
 
 import asyncio
