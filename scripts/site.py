@@ -125,7 +125,7 @@ def decisions() -> str:
     """Return the list of decisions."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     titles = {page.name: page.read_text("utf-8").partition("\n")[0].lstrip("# ") for page in pages}
-    about = "# Decisions\n\nChoices that somebody may want to undo one day, half a page each.\n\n"
+    about = "# Decided\n\nChoices that somebody may want to undo one day, a paragraph or two each.\n\n"
     return about + "".join(f"- [{name[:4]}]({name}) {title}\n" for name, title in titles.items())
 
 
@@ -315,7 +315,7 @@ def write_llms() -> None:
             text = (SOURCE / page).read_text("utf-8")
             title = re.sub("`", "", text.partition("\n")[0].lstrip("# "))
             index.append(f"- [{title}]({page})")
-            if heading != "Figures":
+            if heading != "Measured" or page == "measured.md":
                 full.append(f"<!-- {page} -->\n\n{docstrings() if page == 'reference/api.md' else text}")
     (SOURCE / "llms.txt").write_text("\n".join(index) + "\n", "utf-8")
     (SOURCE / "llms-full.txt").write_text("\n\n".join(full), "utf-8")
@@ -377,13 +377,16 @@ def listed(nav: list[Any]) -> Iterator[tuple[str, list[str]]]:
     """Return each heading of the navigation with its pages."""
     for entry in nav:
         for heading, pages in entry.items() if isinstance(entry, Mapping) else [("Start", entry)]:
-            yield (
-                heading,
-                [
-                    next(iter(page.values())) if isinstance(page, Mapping) else page
-                    for page in ([pages] if isinstance(pages, str) else pages)
-                ],
-            )
+            yield heading, [*pages_in(pages)]
+
+
+def pages_in(entry: Any) -> Iterator[str]:
+    """Return the pages of a part of the navigation, with those of the parts inside it."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry.values() if isinstance(entry, Mapping) else entry:
+            yield from pages_in(part)
 
 
 if __name__ == "__main__":
