@@ -9,7 +9,8 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.tools.toolbox import EffectKind, check_effects, from_function, is_async, legal_name
+from donewhen.graph.sync import is_async
+from donewhen.graph.tools.toolbox import EffectKind, check_effects, from_function, legal_name
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]

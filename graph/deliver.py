@@ -106,22 +106,22 @@ class Delivery(Talk[str]):
     values: Json
     ending: Ending
     draft: Receipt
-    words: "_Words"
+    interjections: "_Interjections"
     verdicts: list[Json] = field(default_factory=list)
     """Verdicts on the goal's own criteria."""
     audit: Json | None = None
     """The `AuditRow` of the answer; None if no audit was due."""
     judged: Json | None = None
-    """What the next audit of the answer needs of the last one."""
+    """What the last audit of the answer leaves for the next one."""
     form: OutputForm | None = None
     """The form of the structured result, if one is requested."""
     data: Any = None
     """The structured result."""
     flaw: str = ""
     """Why there is no structured result; "" if there is one, or none is requested."""
-    said: str = ""
-    """The answer, or its beginning, if a planner or step streamed it already; `said_id` is the id of that message."""
-    said_id: str | None = None
+    streamed: str = ""
+    """The answer, or its beginning, if a planner or step streamed it already, in the message `streamed_id`."""
+    streamed_id: str | None = None
     written: str = ""
     """The last answer that a model delivered, taken or not."""
     sent_back: bool = False
@@ -141,26 +141,26 @@ class Delivery(Talk[str]):
 
     def tell(self, text: str) -> str:
         """Stream a text as the answer and return it."""
-        if self.said_id:
-            emit(self.context.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
+        if self.streamed_id:
+            emit(self.context.runtime, "speech", step=None, text=text, id=self.streamed_id, answer=True)
         else:
             self.voice.say(text)
         return text
 
     def message(self, text: str) -> AIMessage:
         """Return the streamed answer as a message; stream what is still missing of it."""
-        message = AIMessage(text, id=self.said_id or self.voice.message_id("deliver.text", "answer.text", ""))
-        if self.said_id:
-            push_rest(message, hide_known(self.said, self.context.deps.secrets), inside=False)
+        message = AIMessage(text, id=self.streamed_id or self.voice.message_id("deliver.text", "answer.text", ""))
+        if self.streamed_id:
+            push_rest(message, hide_known(self.streamed, self.context.deps.secrets), inside=False)
         return message
 
     def say(self, outcome: Decision | UnusableReply) -> None:
-        """Take back an answer that is sent back; one that is taken is said with its notes."""
+        """Take back the streamed text of an answer that is sent back. An accepted one is streamed with its notes."""
         if self.speech and isinstance(outcome, UnusableReply):
             self.speech.restart()
 
     def end(self, problem: str) -> str:
-        """Return that no answer was taken."""
+        """Return the empty text: no answer was accepted."""
         return ""
 
     async def question(self) -> Question:
@@ -181,7 +181,7 @@ class Delivery(Talk[str]):
     async def closing_notes(self, criteria: list[CriterionRow] | None = None) -> list[str]:
         """Return what the answer must say in any case: assumptions, unfinished work, next steps (D03)."""
         draft, language = self.draft, self.language
-        draft["output"] = await self.row()
+        draft["output"] = await self.output_row()
         draft["audit"] = self.audit  # type: ignore[typeddict-item]
         draft["effects"] = effect_rows({**self.values, "audit": self.audit})
         if criteria is not None:
@@ -195,11 +195,11 @@ class Delivery(Talk[str]):
         return "\n".join([self.written, *await self.closing_notes(criteria_rows(goal, self.verdicts))])
 
     @property
-    def is_doubtable(self) -> bool:
+    def needs_audit(self) -> bool:
         """True if the answer is audited before it is delivered."""
         return self.draft["status"] in ("completed", "partial") and is_audit_due(self.settings, self.values)
 
-    async def row(self) -> OutputRow | None:
+    async def output_row(self) -> OutputRow | None:
         """Return the receipt's row on the structured result: its problem, or the source of each value."""
         if self.form is None:
             return None
@@ -222,17 +222,17 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return await _audit_again(state, runtime, config, deps) if again else {}
     settings, ending = runtime.context, state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _end_open_steps(state.get("steps") or {}, ending)
-    words = _Words(runtime, state.get("interjection_cursor") or "")
-    await words.read()
+    interjections = _Interjections(runtime, state.get("interjection_cursor") or "")
+    await interjections.read()
     values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
-    values["journal"] = [*(state.get("journal") or ()), *words.heard()]
+    values["journal"] = [*(state.get("journal") or ()), *interjections.heard_entries()]
     values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     context = CallContext(_caller(values, runtime), runtime, config, deps, deps.all_tools(settings), observed=observed)
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
     draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
-    delivery = Delivery(context, values, ending, draft, words, form=form)
+    delivery = Delivery(context, values, ending, draft, interjections, form=form)
     delivery.flaw = say_why(delivery.language, "no_data") if form else ""
     text = await _write_text(delivery)
     if refused := await _ask_hooks(delivery, text):
@@ -252,9 +252,9 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         reason = reasons(delivery.audit or {}, delivery.language)
     if refused and ending["code"] != "cancelled":
         status, code, reason = ("partial" if status == "completed" else status), "refused", refused
-    row = delivery.draft["output"] or await delivery.row()
+    row = delivery.draft["output"] or await delivery.output_row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
-    values["journal"] = [*(state.get("journal") or ()), *words.entries(), *context.noted]
+    values["journal"] = [*(state.get("journal") or ()), *interjections.entries(), *context.noted]
     looked, changed = was_looked_at(values), was_changed({**values, "audit": delivery.audit})
     status = status_of_words(status, code, delivery.audit, looked=looked, changed=changed)
     spent = context.spent
@@ -279,15 +279,15 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "steps": merge_records(steps, [shut]),
         "pending": None,
         "spent": spent,
-        "journal": [*words.entries(), *context.noted],
+        "journal": [*interjections.entries(), *context.noted],
         "todos": todos,
-        **({"interjection_cursor": words.cursor} if words.heard() else {}),
+        **({"interjection_cursor": interjections.cursor} if interjections.heard_entries() else {}),
     }
 
 
 @dataclass
-class _Words:
-    """What the user said to the run that is not in the journal yet."""
+class _Interjections:
+    """What the user said to the run while it worked, as far as the journal does not have it yet."""
 
     runtime: Runtime[Settings]
     after: str
@@ -295,12 +295,12 @@ class _Words:
     rows: list[Json] = field(default_factory=list)
 
     async def read(self) -> list[Json]:
-        """Read what was said since it was read last, with what rounds have heard; return what is new."""
-        known = {row["key"] for row in self.rows}
+        """Read all of them again, with the marks of rounds that heard them; return those that are new."""
+        earlier_keys = {row["key"] for row in self.rows}
         rows = await new_interjections(self.runtime, self.after, RUN)
-        heard = {row["key"]: row for row in await heard_interjections(self.runtime, rows)}
-        self.rows = [{**row, **heard.get(row["key"], {})} for row in rows]
-        return [row for row in self.rows if row["key"] not in known]
+        heard_rows = {row["key"]: row for row in await heard_interjections(self.runtime, rows)}
+        self.rows = [{**row, **heard_rows.get(row["key"], {})} for row in rows]
+        return [row for row in self.rows if row["key"] not in earlier_keys]
 
     async def hear(self) -> None:
         """Mark everything as heard, because the prompt of the delivery includes it."""
@@ -308,11 +308,11 @@ class _Words:
         self.rows = [marked.get(row["key"], row) for row in self.rows]
 
     def entries(self) -> list[JournalEntry]:
-        """Return it as observations."""
+        """Return all of them as observations."""
         return interjection_entries(self.rows, ())
 
-    def heard(self) -> list[JournalEntry]:
-        """Return what some prompt has included."""
+    def heard_entries(self) -> list[JournalEntry]:
+        """Return those that some prompt has included, as observations."""
         return interjection_entries([row for row in self.rows if row.get("heard")], ())
 
     @property
@@ -322,14 +322,14 @@ class _Words:
 
 
 async def _tell_late(delivery: Delivery, text: str) -> str:
-    """Tell back what the user said when the work was done already; return the answer with it."""
+    """Say in the answer which words of the user came too late to be followed; return the answer."""
     context, draft = delivery.context, delivery.draft
-    told = late_lines(draft, delivery.language)
-    await delivery.words.read()
-    draft["late"] = late_rows(delivery.words.entries())
+    lines_before = late_lines(draft, delivery.language)
+    await delivery.interjections.read()
+    draft["late"] = late_rows(delivery.interjections.entries())
     for row in draft["late"]:
         emit(context.runtime, "late", text=row["text"], at=row["at"])
-    lines = [line for line in late_lines(draft, delivery.language) if line not in told]
+    lines = [line for line in late_lines(draft, delivery.language) if line not in lines_before]
     return delivery.tell("\n".join([text, "", *lines])) if lines else text
 
 
@@ -368,8 +368,8 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
     subject, noted = replace(subject, before=delivery.judged), len(context.noted)
-    found = await audit(context, subject)
-    delivery.audit, delivery.judged = dict(found), judged(subject, found, context.noted[noted:])
+    audit_row = await audit(context, subject)
+    delivery.audit, delivery.judged = dict(audit_row), judged(subject, audit_row, context.noted[noted:])
     doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
@@ -397,28 +397,28 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     ending.pop("again", None)
     ending.pop("problem", None)
     before, settings = state.get("outcome") or {}, runtime.context
-    kept, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
+    final, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     caller = replace(_caller(values, runtime), left={})
     context = CallContext(caller, runtime, config, deps, deps.all_tools(settings), observed=observed)
-    words = _Words(runtime, state.get("interjection_cursor") or "")
+    interjections = _Interjections(runtime, state.get("interjection_cursor") or "")
     form = form_of(state.get("output_schema"))
-    delivery = Delivery(context, values, ending, kept, words, _verdicts_before_audit(kept), form=form)
-    delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
-    written = without_notes(before["text"], kept, language)
+    delivery = Delivery(context, values, ending, final, interjections, _verdicts_before_audit(final), form=form)
+    delivery.data, delivery.flaw = before.get("output"), (final.get("output") or {}).get("problem", "")
+    written = without_notes(before["text"], final, language)
     await _audit(delivery, written)
     audited, spent = delivery.audit or {}, add(state.get("spent"), context.spent)
-    kept = {**kept, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
+    final = {**final, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
     common: RunState = {"ending": ending, "journal": context.noted, "spent": context.spent}
-    emit(runtime, "spent", meter=kept["meter"])
+    emit(runtime, "spent", meter=final["meter"])
     if problem := reasons(audited, language) if audited["problem"] or audited.get("nobody") else "":
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
-        outcome: Json = hide_known({**before, "receipt": kept}, deps.secrets)
+        outcome: Json = hide_known({**before, "receipt": final}, deps.secrets)
         return {**common, "ending": {**ending, "problem": problem}, "outcome": outcome}
-    level: Any = kept["verification"]
+    level: Any = final["verification"]
     status: Status = before["status"]
-    if kept["audit"]:  # an earlier audit may have lowered the status
+    if final["audit"]:  # an earlier audit may have lowered the status
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
         status = _status_with_goal(delivery, status, code, level)
         status = "partial" if delivery.flaw and status == "completed" else status
@@ -426,23 +426,23 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     status = "completed" if status == "answered" else status
     status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
     seen: Json = {**values, "journal": [*(state.get("journal") or ()), *context.noted]}
-    status = status_of_words(status, code, audited, looked=was_looked_at(seen), changed=kept["changed"])
+    status = status_of_words(status, code, audited, looked=was_looked_at(seen), changed=final["changed"])
     rows = criteria_rows((values["plan"] or {}).get("done_when") or (), delivery.verdicts)
     level = "audited" if level == "grounded" else level
-    kept |= {"effects": effect_rows({**seen, "audit": audited})}
-    kept |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
-    text = with_notes(written, kept, language)
+    final |= {"effects": effect_rows({**seen, "audit": audited})}
+    final |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
+    text = with_notes(written, final, language)
     if text != before["text"] and (answer := _replace_answer(state, text)):
         emit(runtime, "speech", step=None, text=text, id=answer[0].id, answer=True)
         common["messages"] = answer
     emit(runtime, "outcome", status=status, code=code, text=text)
     reason = reasons(audited, language) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
-    outcome = hide_known({**before, **more, "receipt": kept}, deps.secrets)
+    outcome = hide_known({**before, **more, "receipt": final}, deps.secrets)
     return {**common, "outcome": outcome}
 
 
-def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:
+def _verdicts_before_audit(earlier: Mapping[str, Any]) -> list[Json]:
     """Return the verdicts on the goal's own criteria without what a judge added.
 
     Receipts of older versions do not say who decided; without a check, only a judge calls a criterion proven.
@@ -451,22 +451,24 @@ def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:
         {**row, "verdict": "cited", "note": ""}
         if row.get("by") == "judge" or (row["verdict"] == "proven" and not row["check"])
         else dict(row)
-        for row in kept["criteria"]
+        for row in earlier["criteria"]
     ]
 
 
 def _replace_answer(state: Mapping[str, Any], text: str) -> list[AnyMessage]:
     """Return the delivered answer with another text, under the same message id; [] if it is not there any more."""
-    said = [m for m in state.get("messages") or () if isinstance(m, AIMessage) and m.text == state["outcome"]["text"]]
-    return [AIMessage(text, id=said[-1].id)] if said else []
+    answers = [
+        m for m in state.get("messages") or () if isinstance(m, AIMessage) and m.text == state["outcome"]["text"]
+    ]
+    return [AIMessage(text, id=answers[-1].id)] if answers else []
 
 
 def note_undone(state: Mapping[str, Any], rows: Sequence[UndoneRow]) -> RunState:
     """Return an update of a finished run whose changes were undone: its receipt and its answer say so."""
     before, language = state["outcome"], str(state.get("language") or "en")
-    kept = {**before["receipt"], "undone": [*before["receipt"].get("undone", ()), *rows]}
-    text = with_notes(without_notes(before["text"], before["receipt"], language), kept, language)
-    return {"messages": _replace_answer(state, text), "outcome": {**before, "text": text, "receipt": kept}}
+    final = {**before["receipt"], "undone": [*before["receipt"].get("undone", ()), *rows]}
+    text = with_notes(without_notes(before["text"], before["receipt"], language), final, language)
+    return {"messages": _replace_answer(state, text), "outcome": {**before, "text": text, "receipt": final}}
 
 
 def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:
@@ -537,20 +539,23 @@ async def _write_text(delivery: Delivery) -> str:
         result, goal = record["result"], list(plan.get("done_when") or ())
         if not delivery.read_data({}, result):
             delivery.verdicts = verdicts_on_goal(plan, find_step(plan, id), record["verdicts"])
-            delivery.audit, delivery.said, delivery.said_id = record.get("audit"), result, record.get("said")
+            delivery.audit, delivery.streamed, delivery.streamed_id = record.get("audit"), result, record.get("said")
             return delivery.tell(
                 "\n".join([result, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             )
     if ending["code"] == "answered":
         if delivery.read_data({**ending}, ending["text"]) and (problem := ending.get("output_problem")):
             delivery.flaw = problem
-        draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
+        draft["output"], delivery.audit = await delivery.output_row(), ending.get("audit")
         draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
-        told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
-        more = "\n\n" + "\n".join(told) if told else ""
+        lines = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
+        more = "\n\n" + "\n".join(lines) if lines else ""
         if by_code != ending["text"]:
             return delivery.tell(by_code + more)
-        delivery.said, delivery.said_id = by_code, ending.get("message_id")  # the model's text was streamed already
+        delivery.streamed, delivery.streamed_id = (
+            by_code,
+            ending.get("message_id"),
+        )  # the model's text was streamed already
         if more:
             delivery.tell(more)
         return by_code + more
@@ -566,24 +571,24 @@ async def _write_text(delivery: Delivery) -> str:
     emit(
         context.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime."
     )
-    draft["output"] = await delivery.row()
+    draft["output"] = await delivery.output_row()
     return delivery.tell(_summarize(draft, ending, language))
 
 
 async def _ask_for_answer(delivery: Delivery) -> str:
     """Ask a model for the answer; "" if there is none. An answer that was sent back is taken if no other comes."""
-    await delivery.words.hear()
+    await delivery.interjections.hear()
     journal, settings = delivery.values["journal"], delivery.settings
-    delivery.values["journal"] = [*journal, *(e for e in delivery.words.heard() if e not in journal)]
-    told = delivery_brief(
+    delivery.values["journal"] = [*journal, *(e for e in delivery.interjections.heard_entries() if e not in journal)]
+    brief = delivery_brief(
         delivery.values, delivery.draft, settings, delivery.ending["reason"], delivery.values.get("fence", "")
     )
     profile = profile_text(settings.profile, language=settings.speaks)
-    delivery.messages = [SystemMessage(instructions("deliver", profile)), HumanMessage(told)]
+    delivery.messages = [SystemMessage(instructions("deliver", profile)), HumanMessage(brief)]
     if (answer := await delivery.have(WRITER)) or not delivery.written:
         return answer
-    # What was sent back is the only answer there is, so its reader is told what is wrong with it.
-    if delivery.is_doubtable and delivery.audit is None:
+    # The answer that was sent back is the only one, so it is delivered, and its notes say what is wrong with it.
+    if delivery.needs_audit and delivery.audit is None:
         await _audit(delivery, delivery.written)
     return delivery.tell(await delivery.with_closing_notes())
 
@@ -594,13 +599,13 @@ async def _read_text(delivery: Delivery, message: AIMessage, decision: Decision)
     called = [call["name"] for call in read_printed(text, DELIVER, tools).calls]
     if any(name in tools or name in NAMES - {*DELIVER, "answer"} for name in called):
         return UnusableReply([NO_CALLS])
-    found, whole = read_printed(text, ["deliver", "answer"]), read_reply(message, DELIVER, printed=True)
-    given = whole.arguments if isinstance(whole, Decision) else {}
-    said = [str(call["args"].get("text") or "") for call in found.calls if call["name"] in ("deliver", "answer")]
-    answer = said[0].strip() if said and found.last else ""
-    if not answer and "output" in given:  # data without a text is the answer
-        answer = json.dumps(given["output"], ensure_ascii=False, indent=1)
-    return Decision("deliver", {**given, "text": answer or decision.speech.strip()})
+    printed, whole = read_printed(text, ["deliver", "answer"]), read_reply(message, DELIVER, printed=True)
+    arguments = whole.arguments if isinstance(whole, Decision) else {}
+    texts = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
+    answer = texts[0].strip() if texts and printed.last else ""
+    if not answer and "output" in arguments:  # data without a text is the answer
+        answer = json.dumps(arguments["output"], ensure_ascii=False, indent=1)
+    return Decision("deliver", {**arguments, "text": answer or decision.speech.strip()})
 
 
 async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
@@ -615,13 +620,13 @@ async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
         problems.append((REFUSED, [refused] if refused else []))
         if wanted := other_language(arguments.get("language"), settings.speaks, planning["language"]):
             problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
-    if delivery.is_doubtable and not (again and any(found for _, found in problems)):
+    if delivery.needs_audit and not (again and any(details for _, details in problems)):
         problems.append((DOUBTED, await _audit(delivery, written)))
     if not again or delivery.lacks():
         return []
-    told = [f"{why}: {'; '.join(found)}".removesuffix(": ") for why, found in problems if found]
-    delivery.sent_back = bool(told)
-    return told
+    objections = [f"{why}: {'; '.join(details)}".removesuffix(": ") for why, details in problems if details]
+    delivery.sent_back = bool(objections)
+    return objections
 
 
 async def _take(delivery: Delivery, message: AIMessage, decision: Decision) -> str:
@@ -662,8 +667,8 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:
     """Summarize the steps without a model; "" if there were none and the answer says everything."""
-    known = catalogue(language)["why"]
-    first, reason = known.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
+    texts = catalogue(language)["why"]
+    first, reason = texts.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
     if ending["code"] == "declined":
         reason = ""  # the reason is for the log; users read the guidance
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason

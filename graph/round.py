@@ -42,7 +42,7 @@ class Work(ABC, Generic[Change]):
     """What is known of the work, with its record."""
     key: ClassVar[str] = "record"
     settled: ClassVar[Mapping[str, None]] = {}
-    """What is settled in the state when the work goes on."""
+    """Channels that are cleared when the work goes on."""
     spent: Amounts
     """What its node spent."""
     legal: Sequence[str] = ()
@@ -97,7 +97,7 @@ class Work(ABC, Generic[Change]):
         return self.lacks()
 
     def say(self, outcome: Decision | UnusableReply) -> None:
-        """Say the rest of what the reply says to people, and take back what is none of it."""
+        """Stream the rest of the reply's words to people, and take back streamed text that is not among them."""
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         if self.speech:
             self.speech.finish(outcome.speech, taken.kind, taken.arguments)
@@ -138,23 +138,23 @@ class Role(Generic[W, Change]):
     """What is particular to a role."""
 
     ask: Callable[[W], Awaitable[Question]]
-    """Makes the request, and says what is legal in the work."""
+    """Returns the request, after it set what is legal now."""
     handlers: Mapping[str, Callable[[W, AIMessage, Decision], Awaitable[Change]]]
     """What a decision does, by its kind."""
     read_text: Callable[[W, AIMessage, Decision], Awaitable[Decision | UnusableReply]]
-    """Returns what a reply without a call is."""
+    """Reads a reply without a call: a decision, or why it cannot be used."""
     objections: Callable[[W, Decision], Awaitable[list[str]]]
     """Returns what is wrong with a legal decision."""
     example: str = ""
     """A good reply, for the last correction."""
     writes: bool = False
-    """True if a text is what is asked for, so that a decision printed in it is a part of it."""
+    """True if the model is asked for a text, so that a decision printed in it is a part of that text."""
     inside: bool = False
     """True if its rounds are made inside one node, whose events tell what came of them."""
 
 
 async def no_objections(work: Any, decision: Decision) -> list[str]:
-    """Return none."""
+    """Object to nothing."""
     return []
 
 
@@ -200,19 +200,19 @@ async def act_on(work: W, role: Role[W, Change], message: AIMessage, outcome: De
     return await role.handlers[outcome.kind](work, message, outcome)
 
 
-def correct(work: Work[Change], message: AIMessage, told: UnusableReply, example: str = "", code: str = "") -> Change:
+def correct(work: Work[Change], message: AIMessage, reply: UnusableReply, example: str = "", code: str = "") -> Change:
     """Tell the model what was wrong with its reply, the last time with an example of a good one."""
     if example and work.record["corrections"] + 2 == work.settings.max_corrections:
-        told = replace(told, hint=example)
-    messages = [message, *reply_messages(message, partial(told.text, work.offered))]
-    return send_back(work, "; ".join(told.problems), messages, code)
+        reply = replace(reply, hint=example)
+    messages = [message, *reply_messages(message, partial(reply.text, work.offered))]
+    return send_back(work, "; ".join(reply.problems), messages, code)
 
 
-def send_back(work: Work[Change], said: str, messages: Sequence[AnyMessage], code: str = "") -> Change:
-    """Go on with a correction; too many in a row end the work (X05, P11). `said` is for people."""
-    count, said = work.record["corrections"] + 1, redact(said[:1000])
+def send_back(work: Work[Change], error_text: str, messages: Sequence[AnyMessage], code: str = "") -> Change:
+    """Go on with a correction; too many in a row end the work (X05, P11). `error_text` is for people."""
+    count, error_text = work.record["corrections"] + 1, redact(error_text[:1000])
     work.note(corrections=count)
-    emit(work.runtime, "correction", step=work.place, text=said[:500])
+    emit(work.runtime, "correction", step=work.place, text=error_text[:500])
     if count >= work.settings.max_corrections:
-        return work.give_up(say_why(work.language, "unusable", count, said=said[:600]), messages, code)
+        return work.give_up(say_why(work.language, "unusable", count, said=error_text[:600]), messages, code)
     return work.go_on(messages)

@@ -29,7 +29,7 @@ from donewhen.agent.a2a.remote_tasks import (
 )
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report, Unfinished
 from donewhen.graph.tools.call import TIMED_OUT, RunError
-from donewhen.graph.tools.certain import is_certain
+from donewhen.graph.tools.certain import proves_no_effect
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
@@ -296,7 +296,7 @@ class RemoteAgent:
                     arrived = True
                     await self._write_note(handoff, connection, {**note, "task": task.id, "answered": True})
         except _connection_errors() as error:
-            if not arrived and is_certain(error, _refusals()):
+            if not arrived and proves_no_effect(error, _refusals()):
                 await self._write_note(handoff, connection, None)
             raise
         if not task.id:

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.tools import ToolException
 
 from donewhen.agent.openapi.document import Json, Operation
-from donewhen.graph.tools.changes import SECRET, Keeper, Result, keeper
+from donewhen.graph.tools.changes import HOLDS_CREDENTIAL, Keeper, Result, keeper
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.state.secrets import REDACTED
 from donewhen.state.values import same_json
@@ -43,9 +43,9 @@ class ApiUndo:
         if fields is not None and REDACTED.encode() in _written(fields):
             lost = "a key in it is hidden"
         elif fields is not None and not keeping.may_hold(written := _written(fields), 0, len(written)):
-            lost = SECRET
+            lost = HOLDS_CREDENTIAL
         entry |= {"lost": lost} if lost else {"fields": fields, "now": self._sent(arguments, fields)}
-        return Kept(self, keeping, entry, await keeping.note(entry))
+        return Kept(self, keeping, entry, await keeping.keep_async(entry))
 
     async def keep_made(self, arguments: Json, answer: Any) -> None:
         """Keep that an object was made, if the answer says which; if it cannot be kept, undo does not see it."""
@@ -58,7 +58,7 @@ class ApiUndo:
             now = _written(answer)
             kept = answer if keeping.may_hold(now, 0, len(now)) else {}
             with suppress(ToolException):
-                await keeping.note(self._entry({**place, name: id}) | {"fields": None, "now": kept})
+                await keeping.keep_async(self._entry({**place, name: id}) | {"fields": None, "now": kept})
 
     def _place(self, arguments: Json) -> Json:
         return {each.name: arguments.get(each.argument) for each in self.operation.parameters if each.place == "path"}
@@ -157,7 +157,7 @@ class Kept:
         written = _written(now)
         if self.keeping.may_hold(written, 0, len(written)):
             with suppress(ToolException):
-                await self.keeping.note({**self.entry, "now": now}, self.key)
+                await self.keeping.keep_async({**self.entry, "now": now}, self.key)
 
 
 def _written(value: Any) -> bytes:

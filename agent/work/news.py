@@ -26,8 +26,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.toolbox import is_async
+from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.secrets import conceal, hide_known, redact_json

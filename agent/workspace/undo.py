@@ -20,7 +20,7 @@ from typing import Any
 from langchain_core.tools import ToolException
 
 from donewhen.agent.workspace.root import FILE_KIND, KINDS, Missing, Parts, Root, display_path
-from donewhen.graph.tools.changes import SECRET, Keeper, Result, keeper
+from donewhen.graph.tools.changes import HOLDS_CREDENTIAL, Keeper, Result, keeper
 from donewhen.state.errors import ConfigError
 from donewhen.state.values import Json
 
@@ -57,7 +57,7 @@ def _describe_change(keeping: Keeper, before: bytes, after: bytes) -> Json:
     if end - at > MOST_KEPT:
         return {"lost": LARGE}
     if not keeping.may_hold(before, at, end):
-        return {"lost": SECRET}
+        return {"lost": HOLDS_CREDENTIAL}
     removed = base64.b64encode(zlib.compress(before[at:end])).decode() if end > at else ""
     return {"was": _hash(before), "now": _hash(after), "at": at, "added": len(after) - same - at, "removed": removed}
 

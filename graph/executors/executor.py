@@ -285,7 +285,7 @@ class Executors(MutableMapping[str, Executor]):
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
         names = {tool.name for tool in tools}
         effects = {each: effect for each, effect in self._effects.items() if fits_any(each, names)}
-        self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES, known=self._known)
+        self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES, earlier=self._known)
         self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
         """Names of tools that only executors have."""
         self.shared: Toolbox = self.toolbox.without(self.private)

@@ -97,7 +97,7 @@ class _Call:
     problems: list[str] = field(default_factory=list)
     spoken: str = ""
     """Speech in one of the arguments of a decision."""
-    given: dict[str, Any] | None = None
+    as_written: dict[str, Any] | None = None
     """The arguments as they were written, if the call is made with these; see `graph/tools/validation.py`."""
 
 
@@ -195,7 +195,7 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
             call.args, problems = _read_control(name, call.args, speech)
         else:
             assert toolbox is not None
-            call.args, problems, call.given = toolbox[name].read(call.args)
+            call.args, problems, call.as_written = toolbox[name].read(call.args)
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 
@@ -220,7 +220,7 @@ def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
             refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
         else:
             made: Call = {"id": call.id, "name": call.name, "args": call.args, "native": native, "position": len(run)}
-            run.append(made if call.given is None else {**made, "given": call.given})
+            run.append(made if call.as_written is None else {**made, "given": call.as_written})
     if run:
         others = [call.name for call in calls if call.name not in DECIDING]
         changes = toolbox is not None and all(

@@ -24,7 +24,7 @@ from donewhen.graph.step.calls import StepCalls
 from donewhen.graph.step.gates import Wait
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import UnknownEffect
-from donewhen.graph.tools.program import LATER, MOST_CALLS, Sandbox, Wanted, calls_index
+from donewhen.graph.tools.program import LATER, MOST_CALLS, AwaitedCall, Sandbox, calls_index
 from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.proof.journal import call_key, canonical_json, observation
@@ -51,7 +51,7 @@ class ProgramCalls(StepCalls):
     """The calls of a step and of its programs."""
 
     ended: Sequence[Json] | None = None
-    """The programs of the step that ended, if that changed."""
+    """The step's programs that ended; None as long as no other one ended in this node."""
 
     @property
     def box(self) -> Sandbox:
@@ -96,7 +96,7 @@ class ProgramCalls(StepCalls):
         return True
 
     def _save_before(self, first: Call) -> Step | None:
-        """Save what a program saw and changed before it changes anything, because its calls depend on that, or much."""
+        """Save what a program saw and changed before its next change, which depends on it, and whenever it is much."""
         unsaved = len(self.noted)
         if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._changes(first))):
             return None
@@ -111,7 +111,7 @@ class ProgramCalls(StepCalls):
         box, id = self.box, self._program_id(program)
         if box.id != id:
             for earlier in self._ended():  # for their variables
-                if earlier["id"] not in box.ran:
+                if earlier["id"] not in box.finished:
                     await box.begin(earlier["id"], earlier["code"], self.tools)
                     if await self._replay(program) is not None:
                         box.drop()
@@ -119,45 +119,45 @@ class ProgramCalls(StepCalls):
         return await self._replay(program)
 
     async def _replay(self, program: Call) -> Call | None:
-        """Answer the program from the journal, up to its first call that is not there; return that, None at the end."""
+        """Answer the program from the journal; return its first call that is not in there, None if it ended."""
         box = self.box
-        while wanted := box.wanted:
-            if (call := await self._read(wanted, program)) is None:
+        while awaited := box.awaited:
+            if (call := await self._read(awaited, program)) is None:
                 continue
-            known = (e for e in reversed(self.entries) if e["source"] == "tool" and _is_from(e, box.id, box.count))
-            if (made := next(known, None)) is None:
+            answers = (e for e in reversed(self.entries) if e["source"] == "tool" and _is_from(e, box.id, box.count))
+            if (made := next(answers, None)) is None:
                 if box.count < MOST_CALLS:
                     return call
                 box.stop(f"A program makes at most {MOST_CALLS:,} calls.")
             elif made["program"]["key"] != call["program"]["key"]:
-                then = f"line {made['program']['line']}: {made['tool']} {canonical_json(made['arguments'])[:500]}"
-                now = f"line {call['program']['line']}: {call['name']} {canonical_json(call['args'])[:500]}"
-                box.stop(f"It was run again and made another call than before. Before, {then}; now, {now}.")
+                before = f"line {made['program']['line']}: {made['tool']} {canonical_json(made['arguments'])[:500]}"
+                again = f"line {call['program']['line']}: {call['name']} {canonical_json(call['args'])[:500]}"
+                box.stop(f"It was run again and made another call than before. Before, {before}; now, {again}.")
             else:
                 made = await self.caller.texts.whole(made)
                 await box.answer(made["text"], ok=made["ok"])
         return None
 
-    async def _read(self, wanted: Wanted, program: Call) -> Call | None:
-        """Return the call that the program waits for; None if it is none, which the program is told."""
+    async def _read(self, awaited: AwaitedCall, program: Call) -> Call | None:
+        """Return the call that the program waits for; refuse one that cannot be made, and return None."""
         box = self.box
-        reading = self.tools[wanted.tool].read(wanted.arguments) if not wanted.problem else None
-        problems = [wanted.problem] if reading is None else [f"{wanted.tool}: {each}" for each in reading.problems]
+        reading = self.tools[awaited.tool].read(awaited.arguments) if not awaited.problem else None
+        problems = [awaited.problem] if reading is None else [f"{awaited.tool}: {each}" for each in reading.problems]
         if not problems and reading and (unfit := json_problem(reading.arguments)):
-            problems = [f"{wanted.tool}: the value {unfit}"]
+            problems = [f"{awaited.tool}: the value {unfit}"]
         if problems or reading is None:
             await box.refuse("; ".join(problems))
             return None
-        about: Json = {"id": box.id, "n": box.count, "line": wanted.line}
+        about: Json = {"id": box.id, "n": box.count, "line": awaited.line}
         call: Call = {
             "id": "",
-            "name": wanted.tool,
+            "name": awaited.tool,
             "args": reading.arguments,
             "native": False,
             "position": (program.get("position", 0) + 1) * 10 * MOST_CALLS + box.count,
-            "program": {**about, "key": call_key(wanted.tool, reading.arguments)},
+            "program": {**about, "key": call_key(awaited.tool, reading.arguments)},
         }
-        return call if reading.given is None else {**call, "given": reading.given}
+        return call if reading.as_written is None else {**call, "given": reading.as_written}
 
     async def _rehearse(self) -> bool:
         if "program" not in self.calls[0]:
@@ -168,8 +168,8 @@ class ProgramCalls(StepCalls):
             return False
         following = list[Call]()
         await box.answer(LATER)
-        while (wanted := box.wanted) and not wanted.early and len(following) < MOST_LISTED:
-            if (call := await self._read(wanted, program)) is None:
+        while (awaited := box.awaited) and not awaited.early and len(following) < MOST_LISTED:
+            if (call := await self._read(awaited, program)) is None:
                 continue
             if self._changes(call):
                 following.append({**call, "rehearsed": True})
@@ -178,7 +178,7 @@ class ProgramCalls(StepCalls):
                 await box.answer(entry["text"], ok=entry["ok"])
             else:
                 break
-        whole = not (box.wanted or box.error)
+        whole = not (box.awaited or box.error)
         box.drop()  # it was answered with results that do not exist
         self.calls = [first, *following, {**program, "whole": whole}, *rest]
         return bool(following)

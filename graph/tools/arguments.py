@@ -106,9 +106,9 @@ def validator_class(base: Any, *, exact: bool = False) -> Any:
 
     With `exact`, 71.0 is no integer, although JSON Schema says so.
     """
-    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
-    ours["additionalProperties"] = _additional_properties
-    checks = {keyword: _with_deadline(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
+    own_checks = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
+    own_checks["additionalProperties"] = _additional_properties
+    checks = {keyword: _with_deadline(check) for keyword, check in {**base.VALIDATORS, **own_checks}.items()}
     types = base.TYPE_CHECKER
     finite = types.redefine("number", lambda _, value: types.is_type(value, "number") and math.isfinite(value))
     if exact:
@@ -184,11 +184,11 @@ def _lines(error: ValidationError) -> Iterator[str]:
     if error.validator == "additionalProperties" and isinstance(instance, dict) and isinstance(error.schema, dict):
         names = list(error.schema.get("properties", {}))
         for name in _unknown(instance, error.schema)[: MOST_PROBLEMS + 1]:
-            meant = similar(name, [each for each in names if each not in instance])
-            hint = f"did you mean {meant[0]!r}?" if meant else f"allowed: {', '.join(names[:30]) or 'none'}"
+            likely = similar(name, [each for each in names if each not in instance])
+            hint = f"did you mean {likely[0]!r}?" if likely else f"allowed: {', '.join(names[:30]) or 'none'}"
             yield f"{where}unknown argument {name[:60]!r}; {hint}"
-    elif meant_alternative := _intended_errors(error):
-        for below in meant_alternative:
+    elif alternative := _intended_errors(error):
+        for below in alternative:
             yield from _lines(below)
     elif error.context:
         firsts = {below.relative_schema_path[0]: below for below in reversed(error.context)}
@@ -203,8 +203,8 @@ def _intended_errors(error: ValidationError) -> list[ValidationError]:
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
     depth = len(error.absolute_path)
-    meant = [each for each in branches.values() if not any(_is_other_kind(below, depth) for below in each)]
-    return min(meant, key=len, default=[])
+    candidates = [each for each in branches.values() if not any(_is_other_kind(below, depth) for below in each)]
+    return min(candidates, key=len, default=[])
 
 
 def _is_other_kind(error: ValidationError, depth: int) -> bool:

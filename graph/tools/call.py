@@ -134,12 +134,12 @@ def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | Non
     `metadata["seconds"]` is a number, or the name of an argument with the seconds after which the tool ends by
     itself.
     """
-    said: Any = (tool.metadata or {}).get("seconds")
-    if isinstance(said, str):
-        field = getattr(tool.args_schema, "model_fields", {}).get(said)
-        given: Any = arguments.get(said, field.default if field is not None else None)
-        said = given + ENDING if isinstance(given, int | float) else None
-    return max(usual, said) if usual is not None and isinstance(said, int | float) else usual
+    declared_seconds: Any = (tool.metadata or {}).get("seconds")
+    if isinstance(declared_seconds, str):
+        field = getattr(tool.args_schema, "model_fields", {}).get(declared_seconds)
+        seconds: Any = arguments.get(declared_seconds, field.default if field is not None else None)
+        declared_seconds = seconds + ENDING if isinstance(seconds, int | float) else None
+    return max(usual, declared_seconds) if usual is not None and isinstance(declared_seconds, int | float) else usual
 
 
 @dataclass(frozen=True)
@@ -323,19 +323,19 @@ def _files_of(artifact: Any) -> Mapping[str, Any]:
 
 def _bound_files(result: CallOutcome, limit: int) -> CallOutcome:
     """Return the result with at most MOST_FILES files of at most `limit` characters together; its text notes a cut."""
-    files, room, kept = _files_of(result.artifact), limit, dict[str, Any]()
+    files, room, bounded = _files_of(result.artifact), limit, dict[str, Any]()
     for path, content in islice(files.items(), MOST_FILES):
         if content is None:  # the file was removed
-            kept[path] = None
+            bounded[path] = None
             continue
         text = content if isinstance(content, str) else render_value(content, limit)
-        kept[path], room = text if len(text) <= room else cap_text(text, room), max(0, room - len(text))
-    if kept == files:
+        bounded[path], room = text if len(text) <= room else cap_text(text, room), max(0, room - len(text))
+    if bounded == files:
         return result
     note = f"… the files hold more than is kept for display: {MOST_FILES:,} files, {limit:,} characters"
-    cut = room == 0 or len(files) > len(kept)
+    cut = room == 0 or len(files) > len(bounded)
     text = f"{result.text}\n{note}" if cut else result.text
-    return replace(result, text=text, artifact={**result.artifact, "files": kept})
+    return replace(result, text=text, artifact={**result.artifact, "files": bounded})
 
 
 def _conceal(result: CallOutcome, files: Mapping[str, Any], secrets: Sequence[str]) -> CallOutcome:
@@ -492,8 +492,8 @@ def check_parameters(tool: BaseTool) -> None:
                 "itself, not a tool that is made of it, or write the parameter without `*` and `/`"
             )
     for name, annotation in _declared(tool).injected.items():
-        known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
-        if not known and not _has_default(tool, name):
+        is_filled = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
+        if not is_filled and not _has_default(tool, name):
             wanted = "the state of a graph" if _has(annotation, InjectedState) else "something from the application"
             raise ValueError(
                 f"it wants {wanted} in {name!r}, which tools are not given here. Make it an argument that the model "
@@ -519,13 +519,13 @@ def _declared(tool: BaseTool) -> _Declared:
 
 @functools.lru_cache(maxsize=1_000)
 def _read_annotations(bodies: tuple[Callable[..., Any], ...], schema: Any) -> _Declared:
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for body in bodies:
         with suppress(Exception):  # an annotation that cannot be resolved marks nothing
-            found |= get_type_hints(body, include_extras=True)
-    found |= get_all_basemodel_annotations(schema) if schema else {}
-    injected = {name: each for name, each in found.items() if _has(each, InjectedToolArg, ToolRuntime)}
-    return _Declared(injected, RUNTIME_ARGUMENT in found)
+            annotations |= get_type_hints(body, include_extras=True)
+    annotations |= get_all_basemodel_annotations(schema) if schema else {}
+    injected = {name: each for name, each in annotations.items() if _has(each, InjectedToolArg, ToolRuntime)}
+    return _Declared(injected, RUNTIME_ARGUMENT in annotations)
 
 
 def _bodies(tool: BaseTool) -> tuple[Any, ...]:

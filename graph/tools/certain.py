@@ -78,16 +78,16 @@ def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
     `tool.metadata["certain_errors"]` lists further such exceptions: classes, or names with or without their module.
     """
     declared = (tool.metadata or {}).get("certain_errors") or ()
-    return is_certain(error, (declared,) if isinstance(declared, str | type) else declared)
+    return proves_no_effect(error, (declared,) if isinstance(declared, str | type) else declared)
 
 
-def is_certain(error: BaseException, declared: Iterable[type | str] = ()) -> bool:
+def proves_no_effect(error: BaseException, declared: Iterable[type | str] = ()) -> bool:
     """Return whether an error, and every error that led to it, proves that nothing happened.
 
     `declared` are errors that do so by agreement.
     """
     if isinstance(error, BaseExceptionGroup):
-        return all(is_certain(each, declared) for each in error.exceptions)
+        return all(proves_no_effect(each, declared) for each in error.exceptions)
     agreed = tuple(declared)
     return all(_did_nothing(failure, agreed) for failure in _failures(error))
 
@@ -108,7 +108,7 @@ def _failures(error: BaseException) -> Iterator[list[BaseException]]:
             cause, context = current.__cause__, current.__context__
             if cause is None and current.__suppress_context__:  # `from None`: the author declares it irrelevant
                 context = None
-            elif cause is None and context is not None and _names(current, context):
+            elif cause is None and context is not None and _stands_for(current, context):
                 cause = context
             if context is not None and context is not cause:
                 open_ends.append(context)
@@ -117,7 +117,7 @@ def _failures(error: BaseException) -> Iterator[list[BaseException]]:
             yield failure
 
 
-def _names(error: BaseException, caught: BaseException) -> bool:
+def _stands_for(error: BaseException, caught: BaseException) -> bool:
     """Return whether the error stands for the same failure as the one that it replaced."""
     never_raised = caught.__traceback__ is None  # it only describes this one
     return never_raised or isinstance(error, ToolException) or any(each is caught for each in error.args)
@@ -189,14 +189,14 @@ def _http_status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         about = response.get("ResponseMetadata")
-        found = [about.get("HTTPStatusCode")] if isinstance(about, Mapping) else []
+        values = [about.get("HTTPStatusCode")] if isinstance(about, Mapping) else []
     else:
-        found = [_attribute(response, name) for name in ("status_code", "status")]
-    found += [_attribute(error, name) for name in ("status_code", "http_status", "status")]
-    found.append(_attribute(_attribute(error, "resp"), "status"))  # googleapiclient
+        values = [_attribute(response, name) for name in ("status_code", "status")]
+    values += [_attribute(error, name) for name in ("status_code", "http_status", "status")]
+    values.append(_attribute(_attribute(error, "resp"), "status"))  # googleapiclient
     if isinstance(code := _attribute(error, "code"), HTTPStatus):  # google.api_core
-        found.append(code)
-    statuses = (int(each) for each in found if isinstance(each, int) and not isinstance(each, bool))
+        values.append(code)
+    statuses = (int(each) for each in values if isinstance(each, int) and not isinstance(each, bool))
     return next((status for status in statuses if 100 <= status < 600), None)
 
 

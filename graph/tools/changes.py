@@ -23,9 +23,10 @@ from donewhen.state.values import Json, store_label
 
 CHANGES = ("donewhen", "changes")
 """The namespace of the entries, before the thread."""
-SECRET = "what it replaced holds a credential, and this storage is not encrypted"
+HOLDS_CREDENTIAL = "what it replaced holds a credential, and this storage is not encrypted"
 Result = Literal["restored", "unchanged", "refused", "left", "lost"]
-"""Undone; nothing to undo; changed since; not undone because another was refused; what it replaced was not kept."""
+"""What became of a change that is to be undone: `restored`, or `unchanged` because there was nothing to undo; `refused`
+because it was changed since; `left` because another one was refused; `lost` because what it replaced was not kept."""
 SECONDS = 30.0
 """The time limit for storing an entry; without it a tool changes nothing."""
 
@@ -54,23 +55,19 @@ class Keeper:
             asyncio.run_coroutine_threadsafe(write, self.loop).result(SECONDS)
         except Exception as error:
             write.close()
-            raise ToolException(
-                f"Nothing was changed: what is there could not be kept ({type(error).__name__})."
-            ) from error
+            raise _not_kept(error) from error
 
-    async def note(self, entry: Json, key: str = "") -> str:
-        """Store an entry durably, of a tool that works in the event loop, or one in its place; return its key.
+    async def keep_async(self, entry: Json, key: str = "") -> str:
+        """Store an entry durably, for a tool that runs in the event loop; return its key.
 
-        Raises ToolException as `keep` does.
+        With a `key`, the entry replaces the one that has it. Raises ToolException as `keep` does.
         """
         key = key or self._new_key()
         try:
             async with asyncio.timeout(SECONDS):
                 await self.store.aput(_namespace(self.thread_id), key, {**self.about, **entry}, index=False)
         except Exception as error:
-            raise ToolException(
-                f"Nothing was changed: what is there could not be kept ({type(error).__name__})."
-            ) from error
+            raise _not_kept(error) from error
         return key
 
     @staticmethod
@@ -88,13 +85,17 @@ class Keeper:
         return conceal(shown, self.secrets) == part
 
 
+def _not_kept(error: Exception) -> ToolException:
+    return ToolException(f"Nothing was changed: what is there could not be kept ({type(error).__name__}).")
+
+
 keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 """Keeps what the current call is about to change; None outside of a step, or without a store."""
 
 
 @contextmanager
 def keep_changes(store: BaseStore | None, thread_id: str, about: Json, secrets: Sequence[str]) -> Iterator[None]:
-    """Let the tools of a call keep what they change; those of a nested agent do so for the handoff to it."""
+    """Let the tools of a call keep what they change; changes of a nested agent's tools count as the handoff's."""
     if store is None or keeper.get() is not None:
         yield
         return
@@ -108,8 +109,8 @@ def keep_changes(store: BaseStore | None, thread_id: str, about: Json, secrets: 
 
 async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json]]:
     """Return the entries of a thread with their keys, the latest first."""
-    found = await read_all(store, _namespace(thread_id))
-    return sorted(((item.key, dict(item.value)) for item in found), reverse=True, key=lambda each: each[0])
+    items = await read_all(store, _namespace(thread_id))
+    return sorted(((item.key, dict(item.value)) for item in items), reverse=True, key=lambda each: each[0])
 
 
 async def mark_undone(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> None:

@@ -132,11 +132,11 @@ class Place:
         place = {"thread_id": self.thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
         current: RunnableConfig | None = {"configurable": place}
         for _ in range(FURTHEST):
-            found = await self.saver.aget_tuple(current) if current else None
-            current = found.parent_config if found else None
+            stored = await self.saver.aget_tuple(current) if current else None
+            current = stored.parent_config if stored else None
             id = str(current["configurable"]["checkpoint_id"]) if current else ""
             if id <= earlier:
-                return found is not None and id == earlier and found.metadata.get("source") == "loop"
+                return stored is not None and id == earlier and stored.metadata.get("source") == "loop"
         return True
 
 
@@ -172,8 +172,8 @@ def account_for(
 ) -> Account:
     """Return what an earlier write means for an equal call.
 
-    `state` is that of its entry, `ok` whether it succeeded, `confirmed` that a person said it happened, `other_words`
-    that it is a handoff with another brief.
+    `state`: the state of the write's entry. `ok`: it succeeded. `confirmed`: a person said that it happened.
+    `other_words`: it is a handoff with another brief.
     """
     if maker == "this call":
         return "ask" if state == "intent" else "replay"
@@ -257,11 +257,11 @@ class EffectLog:
         if self.store is None or effect.tool.effect != "write":
             return (await self.read(effect.key))[0], []
         own = [GetOp(self.namespace, effect.key), GetOp(self.namespace, f"like.{effect.content}")]
-        entry, before, *found = await self.store.abatch([*own, *self._searches(effect)])
-        rows = _read_rows(found)
-        known = {row.key for row in rows}
+        entry, before, *results = await self.store.abatch([*own, *self._searches(effect)])
+        rows = _read_rows(results)
+        listed_keys = {row.key for row in rows}
         if isinstance(before, Item):  # the list that earlier versions kept of equal writes
-            rows += [Row("", "", key) for key in before.value["keys"] if key not in known]
+            rows += [Row("", "", key) for key in before.value["keys"] if key not in listed_keys]
         return dict(entry.value) if isinstance(entry, Item) else None, rows
 
     def _searches(self, effect: "Effect") -> list[SearchOp]:
@@ -281,13 +281,13 @@ class EffectLog:
             return None, []
         mine = Row(effect.content, f"{effect.key}.{uuid.uuid4().hex[:8]}", effect.key, self.turn)
         await self.write({effect.key: entry}, put=[mine])
-        seen, found = {row.id for row in (mine, *rows)}, []
+        seen, results = {row.id for row in (mine, *rows)}, []
         for _ in range(LOOKS if self.store else 0):
-            asked = time.monotonic()
-            found = await self.store.abatch(self._searches(effect)) if self.store else []
-            if time.monotonic() - asked < FRESH:
+            started = time.monotonic()
+            results = await self.store.abatch(self._searches(effect)) if self.store else []
+            if time.monotonic() - started < FRESH:
                 break
-        new = [row for row in _read_rows(found) if row.id not in seen]
+        new = [row for row in _read_rows(results) if row.id not in seen]
         twins = [(row.key, entry) for row in new if row.key == effect.key]
         others, _ = await self.find_unaccounted([row for row in new if row.key != effect.key], effect)
         return mine, [*twins, *((key, entry) for key, entry, _ in others)]
@@ -305,14 +305,17 @@ class EffectLog:
         for row in rows:
             (settled if short_key(row.key) in self.settled else others).append(row)
         entries = zip(others, await self.read(*(row.key for row in others)), strict=True)
-        found, covered = list[tuple[str, Json, Account]](), [row for row in settled if row.id and row.turn < self.turn]
+        unaccounted, covered = (
+            list[tuple[str, Json, Account]](),
+            [row for row in settled if row.id and row.turn < self.turn],
+        )
         for row, entry in entries:
             if entry and (account := await self.account(row.key, entry, effect)) != "make":
-                found.append((row.key, entry, account))
+                unaccounted.append((row.key, entry, account))
             elif entry and row.id and entry["state"] == "done" and not self._may_change(row, entry):
                 covered.append(row)
-        found.sort(key=lambda each: (not effect.answer(_attempt_id(*each[:2])), not self.is_here(each[1])))
-        return found, covered
+        unaccounted.sort(key=lambda each: (not effect.answer(_attempt_id(*each[:2])), not self.is_here(each[1])))
+        return unaccounted, covered
 
     def _may_change(self, row: Row, entry: Json) -> bool:
         """Return whether a write that is accounted for may stop being so, because its step is still at work."""
@@ -340,10 +343,10 @@ class EffectLog:
             return "this step" if entry["step"] == self.step else "another step"
         if entry.get("scope", "") == self.place.scope:
             return "this run"
-        its = str(entry.get("scope", "")).split("|"), list(entry.get("around", ()))
-        if self.place.is_beside(*its):
+        other_run = str(entry.get("scope", "")).split("|"), list(entry.get("around", ()))
+        if self.place.is_beside(*other_run):
             return "a run beside"
-        follows = entry["state"] == "done" and await self.place.follows(*its)  # it reads checkpoints
+        follows = entry["state"] == "done" and await self.place.follows(*other_run)  # it reads checkpoints
         return "a run before" if follows else "another branch"
 
     def is_here(self, entry: Json) -> bool:
@@ -389,12 +392,12 @@ class Effect:
 def content_key(tool: BaseTool, arguments: Mapping[str, Any]) -> str:
     """Return the key of what a call does, which is the same with another time limit."""
     seconds = (tool.metadata or {}).get("seconds")
-    return call_key(tool.name, {name: said for name, said in arguments.items() if name != seconds})
+    return call_key(tool.name, {name: value for name, value in arguments.items() if name != seconds})
 
 
-def _read_rows(found: Iterable[Any]) -> list[Row]:
+def _read_rows(results: Iterable[Any]) -> list[Row]:
     """Return the rows of these results of searches."""
-    items = [item for items in found if isinstance(items, list) for item in items]
+    items = [item for items in results if isinstance(items, list) for item in items]
     return [Row(item.namespace[-1], item.key, item.value["key"], item.value["turn"]) for item in items]
 
 
@@ -418,7 +421,7 @@ def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
+class EqualRows:
     """The rows of equal writes that were seen before a call."""
 
     rows: Sequence[Row] = ()
@@ -433,7 +436,9 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     entry, rows = await log.look(effect)
     if entry is not None:
         account = await log.account(effect.key, entry, effect)
-        return _replay(effect, entry) if account == "replay" else await _decide(log, effect, entry, Seen(rows), run)
+        return (
+            _replay(effect, entry) if account == "replay" else await _decide(log, effect, entry, EqualRows(rows), run)
+        )
     unaccounted, covered = await log.find_unaccounted(rows, effect)
     for key, other, account in unaccounted:
         earlier = replace(effect, key=key)
@@ -441,18 +446,19 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
             await log.uncover(earlier, other)
             return _replay(earlier, other)
         if not effect.has_other_words(other):
-            return await _decide(log, earlier, other, Seen(rows), run)
-        if (outcome := await _resolve_handoff(log, earlier, other, Seen(rows))) is not None:
+            return await _decide(log, earlier, other, EqualRows(rows), run)
+        if (outcome := await _resolve_handoff(log, earlier, other, EqualRows(rows))) is not None:
             return outcome
-    return await _decide(log, effect, None, Seen(rows, covered), run)
+    return await _decide(log, effect, None, EqualRows(rows, covered), run)
 
 
 async def _decide(
-    log: EffectLog, effect: Effect, entry: Json | None, seen: Seen, run: MakeCall
+    log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows, run: MakeCall
 ) -> CallOutcome | UnknownEffect:
-    """Make the call, unless an equal write that is not accounted for forbids it; `entry` is that write's.
+    """Make the call, unless an equal write that is not accounted for stands against it; `entry` is that write's entry.
 
-    A person's answer about that write decides, else the call's key, else the tool's probe; else a person is asked.
+    What a person answered about that write decides first, then the call's key, then the tool's probe. If none of them
+    does, a person is asked.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
@@ -477,27 +483,29 @@ async def _decide(
 
 
 async def _resolve_handoff(
-    log: EffectLog, effect: Effect, entry: Json, seen: Seen
+    log: EffectLog, effect: Effect, entry: Json, seen: EqualRows
 ) -> CallOutcome | UnknownEffect | None:
     """Resolve an earlier handoff with other words; return None if it did not happen."""
     attempt = _attempt_id(effect.key, entry)
-    said = effect.answer(attempt)
-    if said == "skip":
+    answer = effect.answer(attempt)
+    if answer == "skip":
         return await _follow_answer(log, effect, entry, seen)
-    probed = None if said == "not_happened" else await _probe(effect, entry.get("about") or {})
-    if said == "happened":
+    probed = None if answer == "not_happened" else await _probe(effect, entry.get("about") or {})
+    if answer == "happened":
         if isinstance(probed, CallOutcome):
             return await _save_end(log, effect, probed, seen)
         return await _follow_answer(log, effect, entry, seen)
-    if not said and probed is not False:
+    if not answer and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
         return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
-    gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
-    await _write_outcome(log, effect, CallOutcome(False, gone, error="refuted"), entry, seen)
+    refutation = (
+        "A person said that this did not happen." if answer else "The agent never got it, or ended it without success."
+    )
+    await _write_outcome(log, effect, CallOutcome(False, refutation, error="refuted"), entry, seen)
     return None
 
 
-async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: Seen) -> CallOutcome:
+async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows) -> CallOutcome:
     """Return the outcome of a call that a person said had happened, or is not to be made."""
     if effect.answer() == "skip":
         return CallOutcome(False, "Skipped: a person decided not to make this call again.")
@@ -506,7 +514,7 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, see
     return await _save_end(log, effect, CallOutcome(True, CONFIRMED), seen, confirmed=True)
 
 
-async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, *, once_more: bool) -> CallOutcome:
+async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:
     """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known.
 
     With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
@@ -526,7 +534,7 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: Seen, 
 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
-    """Return the outcome, with the probe's result if it is unknown; the model reads which outcomes stay unknown."""
+    """Return the outcome; an unknown one as the tool's probe settles it, else with a sentence that says so."""
     outcome = replace(outcome, unknown=not outcome.ok and (outcome.unknown or once_more))
     if not outcome.unknown or effect.tool.effect != "write":
         return outcome
@@ -552,12 +560,12 @@ def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
 
 def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     """Return the outcome of a write with its short key, if it is known."""
-    known = effect.tool.effect == "write" and not outcome.unknown
-    return replace(outcome, key=short_key(effect.key)) if known else outcome
+    outcome_known = effect.tool.effect == "write" and not outcome.unknown
+    return replace(outcome, key=short_key(effect.key)) if outcome_known else outcome
 
 
 async def _save_end(
-    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: Seen, *, confirmed: bool = False
+    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows, *, confirmed: bool = False
 ) -> CallOutcome:
     """Store the outcome of the call. `confirmed` means that a person said it happened."""
     entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
@@ -565,7 +573,7 @@ async def _save_end(
     return _with_key(effect, outcome)
 
 
-async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: Seen) -> None:
+async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: EqualRows) -> None:
     """Store the entry with the outcome. A write that may have happened keeps one row; any other keeps none."""
     stored = {
         "ok": outcome.ok,
@@ -583,12 +591,14 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         await log.write({effect.key: whole})
         return
     own = [row for row in (*seen.rows, seen.mine) if row and row.id and row.key == effect.key]
-    kept = [replace(seen.mine or Row("", effect.key, effect.key, log.turn), content=effect.words)] if outcome.ok else []
+    kept_rows = (
+        [replace(seen.mine or Row("", effect.key, effect.key, log.turn), content=effect.words)] if outcome.ok else []
+    )
     if outcome.unknown:
-        kept = own or [Row(effect.content, effect.key, effect.key, log.turn)]
+        kept_rows = own or [Row(effect.content, effect.key, effect.key, log.turn)]
     if covered := seen.covered if outcome.ok else ():
         whole["covers"] = [[each.key, each.turn] for each in covered]
-    put, drop = [row for row in kept if row not in own], [row for row in (*own, *covered) if row not in kept]
+    put, drop = [row for row in kept_rows if row not in own], [row for row in (*own, *covered) if row not in kept_rows]
     await log.write({effect.key: whole}, put=put, drop=drop)
 
 
@@ -619,52 +629,52 @@ async def unknown_writes(
     `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
     Long arguments are cut and marked.
     """
-    found: list[Json] = []
+    rows: list[Json] = []
     for state in ("intent", "unsure"):
         for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter={"state": state}):
             entry = item.value
-            known = state == "unsure" and (entry["step"], entry.get("call")) in observed
-            if entry.get("turn") == turn and entry.get("scope", "") == scope and not known:
+            is_observed = state == "unsure" and (entry["step"], entry.get("call")) in observed
+            if entry.get("turn") == turn and entry.get("scope", "") == scope and not is_observed:
                 row = {key: entry[key] for key in ("step", "tool", "arguments", "kind")}
-                found.append({**row, "delegated": "about" in entry})
-    return found
+                rows.append({**row, "delegated": "about" in entry})
+    return rows
 
 
 async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any) -> list[Item]:
     """Return all items of a namespace, each once."""
-    found: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     offset, page = 0, [*await store.asearch(namespace, limit=PAGE, **options)]
     while page:
-        found |= {item.key: item for item in page}
+        items |= {item.key: item for item in page}
         offset += len(page)
         full = len(page) == PAGE
         page = [*await store.asearch(namespace, limit=PAGE, offset=offset, **options)] if full else []
-    return [*found.values()]
+    return [*items.values()]
 
 
 def storable_artifact(outcome: CallOutcome) -> dict[str, Any] | None:
     """Return the stored parts of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
     artifact = outcome.artifact if isinstance(outcome.artifact, Mapping) else {}
-    kept = {
+    parts = {
         key: artifact[key] for key in ("asks", "answers", "asked", "first", "position", "transcript") if key in artifact
     }
     if isinstance(files := artifact.get("files"), Mapping):
-        kept["files"] = _storable_files(files)
-    return kept or None
+        parts["files"] = _storable_files(files)
+    return parts or None
 
 
 def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
     """Return the files that a tool shows to clients as texts; of all together, at most `LIMIT` characters."""
-    kept: dict[str, str] = {}
+    texts: dict[str, str] = {}
     room = LIMIT
     for path, content in files.items():
         if room <= 0:
-            kept[MORE_FILES] = f"{len(files) - len(kept)} more files were not kept"
+            texts[MORE_FILES] = f"{len(files) - len(texts)} more files were not kept"
             break
         name = cap_text(print_value(path), NAMED_CHARS)
-        kept[name] = render_value(content, room)
-        room -= len(kept[name])
-    return kept
+        texts[name] = render_value(content, room)
+        room -= len(texts[name])
+    return texts
 
 
 # What a tool itself says about a call ---------------------------------------------------------------------------------
@@ -686,12 +696,12 @@ async def ask_probe(
     probe = (tool.metadata or {}).get("probe")
     if probe is None:
         return None
-    found = await _ask_tool(probe, arguments, key, seconds)
-    if found is True:
+    answer = await _ask_tool(probe, arguments, key, seconds)
+    if answer is True:
         return CallOutcome(True, HAPPENED)
-    if found is False:
+    if answer is False:
         return False
-    return CallOutcome(True, render_value(found, LIMIT)) if _says_something(found) else None
+    return CallOutcome(True, render_value(answer, LIMIT)) if _says_something(answer) else None
 
 
 async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str] | None:
@@ -702,8 +712,8 @@ async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[s
     """
     if (replaces := (tool.metadata or {}).get("replaces")) is None:
         return None
-    found = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
-    texts = found if isinstance(found, Mapping) else {}
+    answer = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
+    texts = answer if isinstance(answer, Mapping) else {}
     return {name: str(old) for name, old in texts.items() if name in arguments}
 
 
@@ -718,9 +728,9 @@ def base_of(replaced: Mapping[str, str]) -> str:
     return digest(canonical_json(replaced))
 
 
-def _says_something(found: object) -> bool:
+def _says_something(answer: object) -> bool:
     try:
-        return bool(found.strip() if isinstance(found, str) else found)
+        return bool(answer.strip() if isinstance(answer, str) else answer)
     except Exception:  # an array of several values, say
         return False
 
@@ -734,8 +744,8 @@ async def _ask_tool(
     async def ask() -> str:
         keyed = "idempotency_key" in inspect.signature(function).parameters
         asked = partial(function, dict(arguments), **({"idempotency_key": key} if keyed else {}))
-        found = asked() if inspect.iscoroutinefunction(function) else await run_in_thread(asked)
-        answers.append(await found if inspect.isawaitable(found) else found)
+        answer = asked() if inspect.iscoroutinefunction(function) else await run_in_thread(asked)
+        answers.append(await answer if inspect.isawaitable(answer) else answer)
         return ""
 
     nothing = {"type": "object", "properties": {}}

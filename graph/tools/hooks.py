@@ -131,10 +131,10 @@ class Hooks:
 
     def __post_init__(self) -> None:
         for moment in MOMENTS:
-            given = getattr(self, moment)
-            if isinstance(given, str) or not isinstance(given, Sequence):
-                raise ConfigError(f"hooks: {moment} is a list of functions, not {given!r}; write {moment}=[…]")
-            for function in given:
+            functions = getattr(self, moment)
+            if isinstance(functions, str) or not isinstance(functions, Sequence):
+                raise ConfigError(f"hooks: {moment} is a list of functions, not {functions!r}; write {moment}=[…]")
+            for function in functions:
                 if not callable(function):
                     raise ConfigError(f"hooks: {moment} is a list of functions; {function!r} cannot be called")
 
@@ -161,8 +161,8 @@ class HookDecision:
 
 async def call_hook(hook: Callable[[Any], Any], about: Call | Question | End) -> Any:
     """Return what a hook returns, async or not."""
-    said = await hook(about) if is_async(hook) else await run_in_thread(partial(hook, about))
-    return await said if inspect.isawaitable(said) else said
+    answer = await hook(about) if is_async(hook) else await run_in_thread(partial(hook, about))
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 @dataclass(frozen=True)
@@ -183,20 +183,20 @@ class Policies:
         for hook in hooks:
             name = getattr(hook, "__name__", type(hook).__name__)
             try:
-                said = await call_in_time(hook, copy.deepcopy(about), seconds=runtime.context.tool_seconds)
-                if not (said is None or isinstance(said, Refuse | Ask | Note)):
-                    raise TypeError(f"it returned {said!r:.200}; a hook returns Refuse, Ask, Note or None")
+                answer = await call_in_time(hook, copy.deepcopy(about), seconds=runtime.context.tool_seconds)
+                if not (answer is None or isinstance(answer, Refuse | Ask | Note)):
+                    raise TypeError(f"it returned {answer!r:.200}; a hook returns Refuse, Ask, Note or None")
             except (Exception, SystemExit) as error:  # which in a task would end the event loop
                 _log.exception("The hook %s failed; what it was asked about is refused", name)
                 problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
                 emit(runtime, "note", text=conceal(problem, self.secrets)[:500])
-                said = Refuse(f"the policy {name} could not be asked")
-            if isinstance(said, Refuse):
-                verdict.refused = verdict.refused or f"{REFUSES}{said.reason}"
-            elif isinstance(said, Ask):
-                verdict.question = verdict.question or said.question
-            elif isinstance(said, Note):
-                verdict.notes.append(said.text)
+                answer = Refuse(f"the policy {name} could not be asked")
+            if isinstance(answer, Refuse):
+                verdict.refused = verdict.refused or f"{REFUSES}{answer.reason}"
+            elif isinstance(answer, Ask):
+                verdict.question = verdict.question or answer.question
+            elif isinstance(answer, Note):
+                verdict.notes.append(answer.text)
         return HookDecision(**map_texts(vars(verdict), lambda text: conceal(text, self.secrets)))
 
     async def refusal_of(self, pending: Pause, goal: str, runtime: Runtime[Settings]) -> str:

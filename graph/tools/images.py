@@ -22,20 +22,20 @@ _BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF87a": 
 def images_in(value: Any) -> tuple[list[Json], int]:
     """Return the images in a tool's value, as standard content blocks, and how many others cannot be shown.
 
-    The type is read from the data, because providers refuse an image that is called another one. An address is not
-    followed: what a tool names, a provider would fetch.
+    The type is read from the data, because providers refuse an image with the wrong type. Images given as an address
+    are not shown, because the provider would fetch whatever address a tool names.
     """
     value = value.content if isinstance(value, BaseMessage) else value
-    kept, others, room = list[Json](), 0, MOST_CHARS
+    images, others, room = list[Json](), 0, MOST_CHARS
     for block in _blocks(value):
         data = _data_of(block)
-        kind = _kind_of(data) if len(kept) < MOST_IMAGES and len(data) <= min(room, IMAGE_CHARS) else ""
+        kind = _kind_of(data) if len(images) < MOST_IMAGES and len(data) <= min(room, IMAGE_CHARS) else ""
         if kind:
-            kept.append({"type": "image", "base64": data, "mime_type": f"image/{kind}"})
+            images.append({"type": "image", "base64": data, "mime_type": f"image/{kind}"})
             room -= len(data)
         elif block["type"] != "file":
             others += 1
-    return kept, others
+    return images, others
 
 
 def _blocks(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -59,7 +59,7 @@ def _data_of(block: Mapping[str, Any]) -> str:
 
 
 def _kind_of(data: str) -> str:
-    """Return which of the kinds that models take this is; "" for anything else."""
+    """Return the format of the image, if it is one that models take; "" for anything else."""
     try:
         raw = binascii.a2b_base64(data, strict_mode=True)
     except ValueError:

@@ -1,7 +1,8 @@
 """Run programs that call tools, in an interpreter without clock, chance, files and network that stops at every call.
 
-It makes no call: whoever runs a program answers one call after the other, and can hand out `LATER` in place of a result
-that is not there yet. Equal answers lead to equal calls, so nothing of a program is stored: to go on, it runs again.
+The interpreter makes no call itself: its caller answers one call after the other, and may answer `LATER` in place of a
+result that does not exist yet. Equal answers lead to equal calls, so nothing of a program is stored: to go on, it runs
+again from its beginning.
 Needs pydantic-monty (the extra `programs`), which runs it in a process of its own.
 """
 
@@ -43,14 +44,14 @@ LATER = _NotYet()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AwaitedCall:
     """A call that a program waits for."""
 
     tool: str
     arguments: Json
     line: int
     problem: str = ""
-    """Why it is no call, such as an argument that is no JSON."""
+    """Why the call cannot be made, such as an argument that is not JSON."""
     early: bool = False
     """True if it needs a result that is not there yet."""
 
@@ -70,7 +71,7 @@ def function_name(tool: str) -> str:
 
 
 def function_lines(tools: Iterable[KnownTool]) -> str:
-    """Return what a model should know of tools as functions: other names, and what they return if a schema says it."""
+    """Describe tools as functions for a model: those whose function has another name, or whose result has a schema."""
     lines = []
     for tool in tools:
         name, schema = tool.tool.name, (tool.tool.metadata or {}).get("output_schema")
@@ -94,7 +95,7 @@ def value_of(text: str) -> Any:
 
 
 def calls_index(entries: Sequence[JournalEntry]) -> str:
-    """Return the calls of a program for its model: a row for those in a row that are of one line and ended alike."""
+    """Return an index of a program's calls for its model; neighbours of one line that ended alike share a row."""
     groups: list[list[JournalEntry]] = []
     for entry in entries:
         if groups and _row_key(groups[-1][-1]) == _row_key(entry):
@@ -122,11 +123,11 @@ class Sandbox:
     def __init__(self) -> None:
         self.id = ""
         """The program that runs, or ended last; "" if there is none."""
-        self.ran: list[str] = []
+        self.finished: list[str] = []
         """The programs that ended here."""
         self.count = 0
         """The number of its answered calls."""
-        self.wanted: Wanted | None = None
+        self.awaited: AwaitedCall | None = None
         """The call that it waits for; None once it ended."""
         self.error = ""
         """Why it ended before its last line."""
@@ -146,7 +147,7 @@ class Sandbox:
         """Run a program up to its first call, or to its end."""
         import pydantic_monty as monty  # an extra
 
-        self.id, self.count, self.wanted, self.error = id, 0, None, ""
+        self.id, self.count, self.awaited, self.error = id, 0, None, ""
         self._functions = {function_name(name): tool for name, tool in tools.items()}
         self._out = monty.CollectString(max_bytes=PRINTED)
         try:
@@ -178,31 +179,31 @@ class Sandbox:
         await self._advance(self._at.resume(result))
 
     async def refuse(self, problem: str) -> None:
-        """Raise a TypeError in the program in place of its call, which is none, and run it on."""
+        """Raise a TypeError in the program in place of a call that cannot be made, and run it on."""
         await self._advance(self._at.resume({"exc_type": "TypeError", "message": problem}))
 
     def stop(self, why: str) -> None:
-        """End the program before its call; its variables are gone, and those of earlier ones."""
+        """End the program before its call. Its variables are lost, and those of earlier programs too."""
         printed = self.printed
         self.drop()
-        self.wanted, self.error, self._out = None, why, _Printed(printed)
+        self.awaited, self.error, self._out = None, why, _Printed(printed)
 
     def drop(self) -> None:
         """Forget the programs; that ends the interpreter's process."""
         self._session = self._pool = self._at = None
-        self.id, self.ran, self._codes = "", [], []
+        self.id, self.finished, self._codes = "", [], []
 
     async def _advance(self, going: Awaitable[Any]) -> None:
         """Run on to the next call of a tool, or to the end."""
         import pydantic_monty as monty
 
-        self.wanted = None
+        self.awaited = None
         try:
             at = await going
             while not isinstance(at, monty.MontyComplete):
                 if isinstance(at, monty.AsyncNameLookupSnapshot):
-                    known = at.object_id is None and at.variable_name in self._functions
-                    at = await (at.resume(value=_stub(at.variable_name)) if known else at.resume())
+                    is_tool = at.object_id is None and at.variable_name in self._functions
+                    at = await (at.resume(value=_stub(at.variable_name)) if is_tool else at.resume())
                 elif not isinstance(at, monty.AsyncFunctionSnapshot):
                     return self.stop("It waits for something that no call returns. Call tools without `await`.")
                 elif at.is_os_function:
@@ -211,7 +212,7 @@ class Sandbox:
                     unknown: Any = {"exc_type": "NameError", "message": f"there is no tool {at.function_name}"}
                     at = await at.resume(unknown)
                 else:
-                    self._at, self.wanted = at, self._read(at, tool)
+                    self._at, self.awaited = at, self._read(at, tool)
                     return None
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             if isinstance(error.exception(), TimeoutError | MemoryError):
@@ -219,22 +220,22 @@ class Sandbox:
             self.error = error.display()
         except monty.MontyError as error:
             return self.stop(f"The interpreter ended: {error}")
-        self.ran.append(self.id)
+        self.finished.append(self.id)
         return None
 
-    def _read(self, at: Any, tool: KnownTool) -> Wanted:
-        """Return the call with named arguments of JSON."""
+    def _read(self, at: Any, tool: KnownTool) -> AwaitedCall:
+        """Return the call, with its arguments by name and as JSON."""
         line, name = self._line_of(at.position), tool.tool.name
         names = [*tool.schema.get("properties", {})]
-        given = {**dict(zip(names, at.args, strict=False)), **at.kwargs}
-        if len(at.args) > len(names) or len(given) < len(at.args) + len(at.kwargs):
-            return Wanted(name, {}, line, f"{name} takes these arguments: {', '.join(names) or 'none'}")
+        arguments = {**dict(zip(names, at.args, strict=False)), **at.kwargs}
+        if len(at.args) > len(names) or len(arguments) < len(at.args) + len(at.kwargs):
+            return AwaitedCall(name, {}, line, f"{name} takes these arguments: {', '.join(names) or 'none'}")
         try:
-            return Wanted(name, {key: _plain(value) for key, value in given.items()}, line)
+            return AwaitedCall(name, {key: _plain(value) for key, value in arguments.items()}, line)
         except LookupError:
-            return Wanted(name, {}, line, early=True)
+            return AwaitedCall(name, {}, line, early=True)
         except TypeError as error:
-            return Wanted(name, {}, line, f"{name}: {error}")
+            return AwaitedCall(name, {}, line, f"{name}: {error}")
 
     def _line_of(self, position: Any) -> int:
         """Return the line of a call; a function of an earlier program has its line there."""

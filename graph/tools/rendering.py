@@ -156,17 +156,17 @@ def _pieces(value: Any, bytes_as: Literal["utf8", "base64"], limit: int, around:
         yield dump(value[: limit + 1] if isinstance(value, str) else value)
         return
     kind: type[dict[Any, Any]] | type[list[Any]] = dict if isinstance(value, dict) else list
-    left, said = iter(value.items() if isinstance(value, dict) else value), ""
+    left, separator = iter(value.items() if isinstance(value, dict) else value), ""
     yield "{" if kind is dict else "["
     while few := [*islice(left, AT_ONCE)]:
         for group in _split(few):
             if len(group) > 1 or not is_large(group):
-                yield said + dump(kind(group))[1:-1]
+                yield separator + dump(kind(group))[1:-1]
             else:
                 key, item = group[0] if kind is dict else (None, group[0])
-                yield said + (dump({key: None})[1:-5] if kind is dict else "")
+                yield separator + (dump({key: None})[1:-5] if kind is dict else "")
                 yield from _pieces(item, bytes_as, limit, (*around, id(value)))
-            said = ", "
+            separator = ", "
     yield "}" if kind is dict else "]"
 
 
@@ -243,13 +243,13 @@ def describe_error(error: BaseException, limit: int = 4_000) -> str:
     if isinstance(error, BaseExceptionGroup):
         parts = [describe_error(each, limit) for each in itertools.islice(error.exceptions, 5)]
         return cap_text("; ".join(parts), limit)
-    name, said = (
+    name, message = (
         type(error).__name__,
         describe_misfit(error) if isinstance(error, ValidationError) else print_value(error),
     )
-    if isinstance(error, ToolException | Unanswered) and said:
-        return cap_text(said, limit)
-    return cap_text(f"{name}: {said}" if said else name, limit)
+    if isinstance(error, ToolException | Unanswered) and message:
+        return cap_text(message, limit)
+    return cap_text(f"{name}: {message}" if message else name, limit)
 
 
 def print_value(value: Any) -> str:
@@ -263,10 +263,10 @@ def print_value(value: Any) -> str:
 def describe_misfit(error: ValidationError) -> str:
     """Return what does not fit, by its place in the value that was validated."""
     try:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
     except Exception:
         return print_value(error)
-    return "; ".join(": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found[:10])
+    return "; ".join(": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in errors[:10])
 
 
 def _of_bytes(value: bytes | bytearray | memoryview) -> str:

@@ -142,20 +142,20 @@ def _below(node: Schema, key: str) -> list[Any]:
 def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
     """Return the schemas that describe the same value as `node`; True if one describes it all by itself."""
     stack: list[tuple[Any, bool]] = [(node, True)]
-    found: dict[int, tuple[Schema, bool]] = {}
+    parts: dict[int, tuple[Schema, bool]] = {}
     while stack:
         part, whole = stack.pop()
         if not isinstance(part, dict):
             continue
-        known = found.get(id(part))
-        if known and (known[1] == whole or whole):
+        before = parts.get(id(part))
+        if before and (before[1] == whole or whole):
             continue
-        found[id(part)] = (part, whole)
+        parts[id(part)] = (part, whole)
         whole = whole and not any(key in part for key in ("properties", "allOf", "if", "dependentSchemas"))
         stack.extend((below, whole) for key in _IN_PLACE for below in _below(part, key))
         if isinstance(reference := part.get("$ref"), str):
             stack.append((resolve(reference, root), whole))
-    return list(found.values())
+    return list(parts.values())
 
 
 def resolve(reference: str, root: Schema) -> Any:
@@ -171,14 +171,14 @@ def resolve(reference: str, root: Schema) -> Any:
 
 
 def _close(node: Schema, parts: list[Schema], *, top: bool) -> None:
-    known: Schema = {name: {} for part in parts for name in part.get("properties", {})}
-    if not (known or top) or any(key in part for part in parts for key in _SAYS_MORE):
+    properties: Schema = {name: {} for part in parts for name in part.get("properties", {})}
+    if not (properties or top) or any(key in part for part in parts for key in _SAYS_MORE):
         return
     if any(_takes_any_object(part) for part in parts if part is not node):
         return
     if "$ref" in node:  # older drafts ignore everything beside a reference
         node["allOf"] = [*node.get("allOf", ()), {"$ref": node.pop("$ref")}]
-    node["properties"] = {**known, **node.get("properties", {})}
+    node["properties"] = {**properties, **node.get("properties", {})}
     node["additionalProperties"] = False
 
 

@@ -21,7 +21,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 
-from donewhen.graph.sync import is_async as is_async  # callers take it from here
+from donewhen.graph.sync import is_async
 from donewhen.graph.tools.call import Callee, check_parameters
 from donewhen.graph.tools.rendering import MOST_ITEMS
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
@@ -80,14 +80,14 @@ class Toolbox(dict[str, "KnownTool"]):
         tools: Sequence[BaseTool],
         effects: Mapping[str, EffectKind] | None = None,
         reserved: Collection[str] = (),
-        known: Mapping[str, "KnownTool"] | None = None,
+        earlier: Mapping[str, "KnownTool"] | None = None,
     ) -> None:
         super().__init__()
         for tool in tools:
             if not isinstance(tool, BaseTool):
                 raise ToolError(f"{tool!r} cannot be used as a tool: pass a LangChain tool or a function")
             _check_name(tool.name, self, reserved)
-            effect, before = _find_effect(effects or {}, tool.name), (known or {}).get(tool.name)
+            effect, before = _find_effect(effects or {}, tool.name), (earlier or {}).get(tool.name)
             is_same = (
                 before and before.tool is tool and before.effect == _effect(tool.name, effect, tool.metadata or {})
             )
@@ -120,15 +120,15 @@ class Toolbox(dict[str, "KnownTool"]):
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
         """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
         order = get_args(EffectKind)
-        kept = {
+        strengthened = {
             name: KnownTool(self[name].tool, effect)
             for name, effect in effects.items()
             if name in self and order.index(effect) > order.index(self[name].effect)
         }
-        if not kept:
+        if not strengthened:
             return self
         chosen = Toolbox(())
-        chosen.update({**self, **kept})
+        chosen.update({**self, **strengthened})
         return chosen
 
 
@@ -204,15 +204,15 @@ class KnownTool:
         """
         if self._targets == ():
             return set()
-        given = {**self.defaults, **arguments}
+        values = {**self.defaults, **arguments}
         if self._targets is None:
-            return {posixpath.normpath(path) for path in self.paths(given) if path}
-        return set(_values(given[name] for name in self._targets if name in given))
+            return {posixpath.normpath(path) for path in self.paths(values) if path}
+        return set(_values(values[name] for name in self._targets if name in values))
 
-    def trace(self, arguments: Mapping[str, Any], known: Sources) -> list[Argument]:
-        """Return the arguments that need a source, each with its own. What is the tool's own default needs none."""
+    def trace(self, arguments: Mapping[str, Any], sources: Sources) -> list[Argument]:
+        """Return the arguments that need a source, each with its source. A value that is the default needs none."""
         named = {name: each for name, each in arguments.items() if not self._is_default(name, each)}
-        return known.trace(named, self.parameters, self.tool.name)
+        return sources.trace(named, self.parameters, self.tool.name)
 
     def _is_default(self, name: str, value: Any) -> bool:
         return name in self.defaults and same_json(value, self.defaults[name])
@@ -230,8 +230,8 @@ class KnownTool:
             names = names(copy.deepcopy(dict(arguments)))
         if names is None:
             names = [*schema_fields(metadata.get("output_schema"))] or None
-        kept: Json = {} if names is None else {"identity": [*names]}
-        return {**kept, "calculated": True} if metadata.get("calculates") else kept
+        origin: Json = {} if names is None else {"identity": [*names]}
+        return {**origin, "calculated": True} if metadata.get("calculates") else origin
 
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
         """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
@@ -357,8 +357,8 @@ def _naming(tool: BaseTool) -> Iterator[None]:
 def check_effects(effects: Mapping[str, EffectKind], names: Collection[str]) -> None:
     """Raise ConfigError for a name, or a pattern, that fits no tool."""
     if unknown := [str(each) for each in effects if not fits_any(each, names)]:
-        known = ", ".join(names) or "none"
-        raise ConfigError(f"effects names a tool that does not exist: {', '.join(unknown)}; there are: {known}")
+        listing = ", ".join(names) or "none"
+        raise ConfigError(f"effects names a tool that does not exist: {', '.join(unknown)}; there are: {listing}")
 
 
 def fits_any(pattern: str, names: Collection[str]) -> bool:
@@ -374,16 +374,16 @@ def _find_effect(effects: Mapping[str, EffectKind], name: str) -> EffectKind | N
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Return whether a pattern fits a name; the name that a tool was given fits that which models see."""
+    """Return whether a pattern fits a name. A tool's original name also fits the legal name that models see."""
     return name == legal_name(pattern) or any(
         fnmatchcase(name, each) for each in {pattern, _NOT_IN_PATTERNS.sub("_", pattern)}
     )
 
 
 def legal_name(name: str, *, distinct: bool | None = None) -> str:
-    """Return a name in a form that models accept, always the same; a changed one that is `distinct` ends in a hash.
+    """Return a name in a form that models accept, always the same.
 
-    By default it is if letters or digits were lost.
+    With `distinct`, a name that had to change ends in a hash; by default it does if letters or digits were lost.
     """
     made = _NOT_IN_NAMES.sub("_", name)[:64]
     if distinct is None:
@@ -402,16 +402,16 @@ def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) ->
         raise ToolError(f"the name {name!r} belongs to the runtime: rename the tool")
 
 
-def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> EffectKind:
-    said = given if given is not None else metadata.get("effect")
-    known: dict[Any, EffectKind] = {"read": "read", "idempotent": "idempotent", "write": "write"}
-    if said is None and metadata.get("readOnlyHint") is True:
+def _effect(name: str, override: Any, metadata: Mapping[str, Any]) -> EffectKind:
+    value = override if override is not None else metadata.get("effect")
+    kinds: dict[Any, EffectKind] = {"read": "read", "idempotent": "idempotent", "write": "write"}
+    if value is None and metadata.get("readOnlyHint") is True:
         return "read"
-    if said is None:
+    if value is None:
         return "idempotent" if metadata.get("idempotentHint") is True else "write"
-    if not isinstance(said, str) or said not in known:
-        raise ToolError(f"the effect of {name!r} is {said!r}; it must be 'read', 'idempotent' or 'write'")
-    return known[said]
+    if not isinstance(value, str) or value not in kinds:
+        raise ToolError(f"the effect of {name!r} is {value!r}; it must be 'read', 'idempotent' or 'write'")
+    return kinds[value]
 
 
 def _declared_names(name: str, what: str, declared: Any) -> tuple[str, ...] | None:
@@ -426,8 +426,8 @@ def _declared_names(name: str, what: str, declared: Any) -> tuple[str, ...] | No
 def _first_sentences(description: str, count: int, chars: int = LINE_CHARS) -> str:
     """Return so many sentences of a description on one line, each shortened."""
     paragraph = _PARAGRAPH_END.split(description.strip()[:2_000], maxsplit=1)[0]
-    said = [" ".join(each.split()) for each in _SENTENCE_END.split(paragraph, maxsplit=count)[:count]]
-    return " ".join(s if len(s) <= chars else s[: chars - 1].rstrip() + "…" for s in said if s)
+    sentences = [" ".join(each.split()) for each in _SENTENCE_END.split(paragraph, maxsplit=count)[:count]]
+    return " ".join(s if len(s) <= chars else s[: chars - 1].rstrip() + "…" for s in sentences if s)
 
 
 def _values(values: Iterable[Any]) -> Iterator[str]:
@@ -448,7 +448,7 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
     if inspect.isasyncgenfunction(function):
         function = _collect_items(function)
-    function = _called_by_name(function)
+    function = _with_named_parameters(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
     try:
         tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
@@ -462,7 +462,7 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
     return tool
 
 
-def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_named_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with parameters that a call can name: `*args` becomes a list, and `**kwargs` stays empty.
 
     Raises ToolError for a parameter whose name no argument of a tool can have.
@@ -486,11 +486,13 @@ def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
         hints = dict(getattr(function, "__annotations__", {}))
     stars = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
     lists = {name: list[hints.get(name, Any)] for name in stars}  # type: ignore[misc]
-    kept = [each for each in parameters.values() if each.kind is not each.VAR_KEYWORD]
+    nameable = [each for each in parameters.values() if each.kind is not each.VAR_KEYWORD]
 
-    def bind(given: Mapping[str, Any]) -> inspect.BoundArguments:
+    def bind(arguments: Mapping[str, Any]) -> inspect.BoundArguments:
         values = {
-            name: tuple(given[name] or ()) if name in stars else given[name] for name in parameters if name in given
+            name: tuple(arguments[name] or ()) if name in stars else arguments[name]
+            for name in parameters
+            if name in arguments
         }
         bound = inspect.BoundArguments(signature, OrderedDict(values))
         bound.apply_defaults()
@@ -499,14 +501,14 @@ def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
     if is_async(function):
 
         @functools.wraps(function)
-        async def call_by_name(**given: Any) -> Any:
-            bound = bind(given)
+        async def call_by_name(**arguments: Any) -> Any:
+            bound = bind(arguments)
             return await function(*bound.args, **bound.kwargs)
     else:
 
         @functools.wraps(function)
-        def call_by_name(**given: Any) -> Any:
-            bound = bind(given)
+        def call_by_name(**arguments: Any) -> Any:
+            bound = bind(arguments)
             return function(*bound.args, **bound.kwargs)
 
     plain = [
@@ -515,10 +517,13 @@ def _called_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
             default=[] if each.name in stars else each.default,
             annotation=lists.get(each.name, hints.get(each.name, each.annotation)),
         )
-        for each in kept
+        for each in nameable
     ]
     call_by_name.__signature__ = signature.replace(parameters=plain)  # type: ignore[attr-defined]
-    call_by_name.__annotations__ = {**{name: hints[name] for name in hints if name in [p.name for p in kept]}, **lists}
+    call_by_name.__annotations__ = {
+        **{name: hints[name] for name in hints if name in [p.name for p in nameable]},
+        **lists,
+    }
     return call_by_name
 
 
@@ -568,18 +573,18 @@ def _find_paths(value: Any, schema: Any, about_files: bool, depth: int) -> Itera
         return
     for name, inner in value.items():
         part = _part(_part(schema, "properties"), str(name))
-        is_path = _kind(str(name), part, about_files)
+        is_path = _path_test(str(name), part, about_files)
         yield from (_without_scheme(text) for text in _texts(inner) if is_path(text))
         if isinstance(inner, Mapping) and str(name).lower() in ("files", "paths"):
             yield from (str(key) for key in inner if _looks_like(str(key)))
-        if isinstance(inner, Mapping) and str(name).lower() == "paths":  # by some name; under "files" it is a content
+        if isinstance(inner, Mapping) and str(name).lower() == "paths":  # the values are paths; of "files", contents
             yield from (
                 _without_scheme(text) for below in inner.values() for text in _texts(below) if _looks_like(text)
             )
         yield from _find_paths(inner, part, about_files, depth + 1)
 
 
-def _kind(name: str, schema: Any, about_files: bool) -> Any:
+def _path_test(name: str, schema: Any, about_files: bool) -> Any:
     """Return a predicate for whether a text under this name is a path."""
     words = _words(name)
     last, before = (words or [""])[-1], (words or [""])[:-1][-1:]
@@ -615,8 +620,8 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 def _values_under(value: Any, names: Sequence[str]) -> Any:
     """Return the value at a path of names; lists on the way are expanded."""
     if isinstance(value, list):
-        found = [_values_under(each, names) for each in value]
-        return [one for each in found for one in (each if isinstance(each, list) else [each])]
+        items = [_values_under(each, names) for each in value]
+        return [one for each in items for one in (each if isinstance(each, list) else [each])]
     if not names:
         return value
     return _values_under(value[names[0]], names[1:]) if isinstance(value, Mapping) and names[0] in value else None
@@ -629,7 +634,7 @@ def _part(schema: Any, name: str) -> Any:
     if name in schema:
         return schema[name]
     kinds = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
-    return next((found for each in kinds if (found := _part(each, name)) is not None), None)
+    return next((part for each in kinds if (part := _part(each, name)) is not None), None)
 
 
 def _without_scheme(path: str) -> str:
@@ -696,9 +701,9 @@ class ToolFinder:
     async def choose(
         self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = (), most: int | None = None
     ) -> list[str]:
-        """Return the `top` best names, those in `always` first, in the toolbox's order; all if there are few.
+        """Return the `top` best names, in the toolbox's order; all if there are no more.
 
-        `most`: as many, also of those in `always`.
+        Those in `always` are chosen before any other. `most` limits the whole choice, also those in `always`.
         """
         top = top if most is None else min(top, most)
         if len(toolbox) <= top:

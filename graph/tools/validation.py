@@ -20,7 +20,7 @@ class Reading(NamedTuple):
     arguments: Any
     """As the tool gets them, in JSON."""
     problems: list[str]
-    given: Json | None = None
+    as_written: Json | None = None
     """As they were written, if validating `arguments` once more would change them; the call is made with these."""
 
 
@@ -63,15 +63,15 @@ class ArgumentsModel:
 
     def changed(self, passed: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
         """Return the names of arguments that a tool would be passed in another form than was shown."""
-        known = {name: value for name, value in passed.items() if name in self._names}
-        dumped, valid = self._dump(self._model.model_construct(**known)) or {}, self._try_again(shown)
+        fields = {name: value for name, value in passed.items() if name in self._names}
+        dumped, valid = self._dump(self._model.model_construct(**fields)) or {}, self._try_again(shown)
         return [
             name
-            for name in known
+            for name in fields
             if (key := self._key(name, shown)) in shown
             and name in dumped
             and not same_json(dumped[name], shown[key])
-            and not (valid is not None and _equal(valid, self._model.model_construct(**known), name))
+            and not (valid is not None and _equal(valid, self._model.model_construct(**fields), name))
         ]
 
     def _try_again(self, shown: Mapping[str, Any]) -> BaseModel | None:
@@ -107,9 +107,9 @@ def _equal(one: BaseModel, other: BaseModel, name: str) -> bool:
 
 
 def _problems(error: ValidationError) -> list[str]:
-    found = [
+    lines = [
         f"{'.'.join(map(str, each['loc']))}: {each['msg']}" if each["loc"] else str(each["msg"])
         for each in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    more = len(found) - MOST_PROBLEMS
-    return [*found[:MOST_PROBLEMS], f"and {more} more problems"] if more > 0 else found
+    more = len(lines) - MOST_PROBLEMS
+    return [*lines[:MOST_PROBLEMS], f"and {more} more problems"] if more > 0 else lines

@@ -544,9 +544,9 @@ async def test_a_large_api_is_searched() -> None:
 
 def test_an_error_of_the_api_is_a_refusal_or_open() -> None:
     """X24: 4xx is certain, 5xx is not."""
-    from donewhen.graph.tools.certain import is_certain
+    from donewhen.graph.tools.certain import proves_no_effect
 
     operation: Any = type("Operation", (), {"method": "post", "path": "/a"})
-    assert [is_certain(ApiError(operation, status, "")) for status in (400, 404, 429, 408, 500, 503)] == [
+    assert [proves_no_effect(ApiError(operation, status, "")) for status in (400, 404, 429, 408, 500, 503)] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
