@@ -53,14 +53,19 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def offers() -> ScriptedModel:
-    """A model that does what the README's second program asks for."""
-    plan = submit_plan([{"content": "mail the offers", "done_when": "mailed", "tools": ["search", "send_mail"]}])
+    """A model that does what the README's programs ask for."""
+    plans = [
+        submit_plan([{"content": "describe the files", "done_when": "notes.md is there", "tools": ["write_file"]}]),
+        submit_plan([{"content": "mail the offers", "done_when": "mailed", "tools": ["search", "send_mail"]}]),
+    ]
     work = [
+        call("write_file", path="notes.md", content="There are no files."),
+        finish_step("The notes are in notes.md.", "s1.1"),
         call("search", query="cheapest offers"),
         call("send_mail", to="mira@example.com", text="Ann 12.50, Bob 18.40, Cem 19.00"),
         finish_step("The three cheapest offers are with Mira.", "s1.2"),
     ]
-    return ScriptedModel(roles={"triage": [plan], "execute": work})
+    return ScriptedModel(roles={"triage": plans, "execute": work})
 
 
 PROVIDERS: dict[str, Callable[[], ScriptedModel]] = {"README.md": offers}

@@ -163,7 +163,7 @@ def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
     """N25, R10, L5: `import agent` is theirs, `from donewhen import Agent` is ours; the README's programs run."""
     python = fresh_venv(tmp_path / "venv")
     install(python, str(artifacts["wheel of the sdist"]))
-    demo, offers = readme_code()
+    _, demo, offers = readme_code()
     (theirs / "main.py").write_text(PROGRAM + demo + offers.replace("input(", "str('approve' or "))
     said = run_program(python, theirs / "main.py", OPENAI_API_KEY="sk-test", OPENAI_BASE_URL=provider.base_url)
     assert said.startswith(str(tmp_path / "venv"))
@@ -172,7 +172,7 @@ def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
 
 
 def readme_code() -> list[str]:
-    """The programs in the README: for the demo model, and for any other."""
+    """The programs in the README: five lines, for the demo model, and with tools of one's own."""
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
