@@ -20,10 +20,10 @@ REPORT = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 ONE = {"OpenAI chat": "OpenAI", "OpenAI Responses": "OpenAI", "Bedrock Converse": "Bedrock"}
 COLUMNS = (
     "provider",
-    "a run goes on with it, also after slips of another",
-    "ends of its replies",
-    "its window",
-    "its words of errors",
+    "a run goes on with it",
+    "ends of replies",
+    "window",
+    "errors",
 )
 NOT_NAMED = ("a class of the user's", "an old Ollama", "a blocked prompt")
 
@@ -35,18 +35,17 @@ def section() -> str:
     )
     many = len(FORMS)
     tables = {
-        "Adapters of models": test_models.REPORTS,
-        "Clients of MCP": {**test_mcp_servers.REPORTS, **test_mcp_servers.SESSIONS},
-        "Files": {**test_files.NAMES, **test_files.EDITS, test_files.TWO_FILES: None},
-        "Data": test_data_files.REPORTS,
+        "of adapters of models": test_models.REPORTS,
+        "of clients of MCP": {**test_mcp_servers.REPORTS, **test_mcp_servers.SESSIONS},
+        "of files": {**test_files.NAMES, **test_files.EDITS, test_files.TWO_FILES: None},
+        "of data": test_data_files.REPORTS,
     }
     reports = {name: sorted(filter(REPORT.fullmatch, of), key=str.lower) for name, of in tables.items()}
-    listed = (f"- {name}: {', '.join(of)}." for name, of in reports.items())
+    listed = ", ".join(f"{len(of)} {name}" for name, of in reports.items())
     return "\n".join(
         (
             HEADING,
-            "`make providers` plays it without a network, through planning, steps, the answer and its audit. "
-            "Besides the table: "
+            "`make providers` plays it without a network: "
             f"{many * many} changes of the model in the middle of a step, each of {many} wire forms to each; "
             f"{len(test_incoming.FORMS_OF_STREAMS)} forms of streams; {len(test_slips.SLIPS)} slips of models; "
             f"{len(DIALECTS)} dialects of printed calls; {len(test_schemas.ODD)} odd schemas of tools.",
@@ -55,9 +54,7 @@ def section() -> str:
             f"|{'---|' * len(COLUMNS)}",
             *whole,
             "",
-            f"{sum(map(len, reports.values()))} reports of other projects, each a test:",
-            "",
-            *listed,
+            f"{sum(map(len, reports.values()))} reports of other projects are tests (`tests/reports`): {listed}.",
             "",
         )
     )
