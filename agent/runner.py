@@ -11,7 +11,16 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -94,6 +103,7 @@ from donewhen.state.ledger import Budgets, with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
+from donewhen.state.values import storable
 from donewhen.state.versions import migrate
 
 if TYPE_CHECKING:
@@ -198,16 +208,16 @@ class HeldThread:
 
 @asynccontextmanager
 async def hold(
-    storage: Storage, graph: Compiled, thread_id: str, *, working: bool = False
+    storage: Storage, graph: Compiled, thread_id: str, *, working: bool = False, patience: float = 0.0
 ) -> AsyncIterator[HeldThread]:
-    """Hold a thread; settle it first, and again if the block is cancelled. `working`: a run works on it, for long.
+    """Hold a thread; settle it and queue the answers left to it first, and settle it again if the block is cancelled.
 
-    Raises ThreadBusy.
+    `working`: a run works on it, for long. Raises ThreadBusy.
     """
-    async with storage.session(thread_id, working=working) as (saver, store):
+    async with storage.session(thread_id, working=working, patience=patience) as (saver, store):
         with using(store.threads.clock()) as clock:
             own = on_saver(graph, saver, store)
-            row = await settle(own, store, thread_id) or {}
+            row = await _queue_left_answers(own, store, thread_id, await settle(own, store, thread_id) or {})
             if written := row.get("updated"):
                 clock.follow(moment_of(written))
             standing = await read_standing(store, thread_id, row)
@@ -263,6 +273,17 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     else:
         await write_end(store, run, snapshot.values, **change)
     return await store.threads.get(thread_id)
+
+
+async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: str, row: Json) -> Json:
+    """Queue the answers left to a held thread that waits, and return its row."""
+    queued = queued_answers(row)
+    asked = [pause["id"] for pause in row.get("pending") or ()] if row.get("status") == "waiting" else []
+    if not await read_left_answers(store, thread_id, asked) and not (queued and row.get("status") == "queued"):
+        return row
+    snapshot = await graph.aget_state(make_config(thread_id))
+    await enqueue_left_answers(store, read_run(thread_id, snapshot), queued)
+    return await store.threads.get(thread_id) or {}
 
 
 async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
@@ -553,9 +574,7 @@ class Runner:
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is not None or run.status == "running":
             self.prepare(settings)  # before the answer is taken: without a key the run would fail
-        return self._continue(
-            run, command, settings, continuation.settings, None if continuation.answer is MISSING else answers
-        )
+        return self._continue(run, command, settings, continuation.settings, answers)
 
     async def _go_on_submitted(self, thread: HeldThread, new_settings: SettingsLike = None) -> Act | Run:
         row, snapshot = thread.row, await thread.read()
@@ -568,7 +587,7 @@ class Runner:
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             return await write_end(thread.store, run, snapshot.values)
-        return self._continue(run, command, settings, new_settings, answers if queued else None)
+        return self._continue(run, command, settings, new_settings, answers)
 
     def _read_to_continue(
         self, thread: HeldThread, snapshot: StateSnapshot, new_settings: SettingsLike
@@ -581,15 +600,15 @@ class Runner:
         return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
 
     def _continue(
-        self, run: Run, command: Any, settings: Settings, new_settings: SettingsLike, answered: Json | None
+        self, run: Run, command: Any, settings: Settings, new_settings: SettingsLike, answers: Json
     ) -> Act | Run:
         """Return the act that continues a run with a command; without one, a waiting or finished run stays as it is."""
         if command is None and run.status != "running":
             return run
         changed = settings if new_settings else None
         change: Json = {"goal": run.goal or None, "settings": changed}
-        if answered is not None:
-            change["answered"] = dict.fromkeys(answered, "")
+        if answers:
+            change["answered"] = dict.fromkeys(answers, "")
         return Act(command, settings, run.goal, change, before=record_input(command, run, changed))
 
     async def audit(self, live: LiveRun, settings: SettingsLike) -> Run:
@@ -823,47 +842,50 @@ class Runner:
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
         """
-        with suppress(ThreadBusy):
-            async with self.storage.session(thread_id) as (saver, store):
-                run, row = await self._read_open(saver, store, thread_id, alone=True)
-                answers, queue = _address_open(run, answer, question), queue_of(row, self.queue)
-                if run.status == "running":
-                    await leave_answers(store, thread_id, queue, answers)
-                else:
-                    await enqueue(store, thread_id, queue, {**queued_answers(row), **answers})
-                return thread_id
+        await self._settle_left(thread_id)
         async with self.storage.writer() as (saver, store):
-            run, row = await self._read_open(saver, store, thread_id, alone=False)
-            left = _address_open(run, answer, question)
-            await leave_answers(store, thread_id, queue_of(row, self.queue), left)
-            if await _is_running(store, thread_id):
-                return thread_id
-        try:  # the holder of the thread is beginning its work, or ends without having seen the answers
-            async with self.storage.session(thread_id, patience=SUBMIT_PATIENCE) as (saver, store):
-                row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-                await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
-        except ThreadBusy:
-            async with self.storage.writer() as (_, store):
-                if not await _is_running(store, thread_id):
-                    await withdraw_answers(store, thread_id, left)
-                    raise
+            run, row = await self._read_open(saver, store, thread_id)
+            if run.status == "running":
+                ids = [pause["id"] for pause in run.pending]
+                run = run.without(await read_left_answers(store, thread_id, ids), "running")
+            answers = storable(_address_open(run, answer, question))
+            lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
+            taken = await _is_taken(store, thread_id, answers)
+        if (
+            not taken
+        ):  # nobody works on it, or the holder is beginning its work, or ends without having seen the answers
+            await self._queue_left(thread_id, [] if lost else answers)
+        if lost:
+            raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
         return thread_id
 
-    async def _read_open(
-        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, *, alone: bool
-    ) -> tuple[Run, Json]:
+    async def _queue_left(self, thread_id: str, ids: Collection[str]) -> None:
+        """Hold the thread, which queues what is left; raise StaleAnswer if one of these questions is closed instead."""
+        try:
+            async with hold(self.storage, self.graph, thread_id, patience=SUBMIT_PATIENCE) as thread:
+                if left := await read_left_answers(thread.store, thread_id, ids):
+                    run, _ = await self._read_open(thread.saver, thread.store, thread_id)
+                    if run.status != "running" or left.keys() - {pause["id"] for pause in run.pending}:
+                        await _refuse_left(thread.store, thread_id, left)
+        except ThreadBusy:
+            async with self.storage.writer() as (_, store):
+                if not await _is_taken(store, thread_id, ids):
+                    await withdraw_answers(store, thread_id, ids)
+                    raise
+
+    async def _read_open(self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str) -> tuple[Run, Json]:
         """Return the run with its unanswered questions, and its row; `running` if it is being or will be worked on."""
         row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         check_begun(thread_id, row, snapshot.values)
         run = read_run(thread_id, snapshot)
+        queued = queued_answers(row)
         at_work = bool(snapshot.created_at) and run.status == "running"
         if at_work:
             run = replace(run, pending=tuple(pause.dump() for pause in open_pauses(migrate(snapshot.values))))
-        if at_work or not alone:
-            left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
-            return run.without({**queued_answers(row), **(row.get("answered") or {}), **left}, "running"), row
+        if at_work or row.get("status") == "running":
+            return run.without({**queued, **(row.get("answered") or {})}, "running"), row
         if row.get("status") == "queued":
-            return run.without(queued_answers(row)), row
+            return run.without(queued), row
         require_thread(thread_id, snapshot)
         return run, row
 
@@ -1041,8 +1063,22 @@ async def _cut_off(task: asyncio.Task[Any]) -> None:
         raise asyncio.CancelledError
 
 
-async def _is_running(store: ThreadStore, thread_id: str) -> bool:
-    return (await store.threads.get(thread_id) or {}).get("status") == "running"
+async def _is_taken(store: ThreadStore, thread_id: str, ids: Collection[str]) -> bool:
+    """Return whether somebody works on a thread, who queues the answers left to these questions.
+
+    Raises StaleAnswer if the worker has other answers to them.
+    """
+    row = await store.threads.get(thread_id) or {}
+    if row.get("status") != "running":
+        return False
+    if answered := await read_left_answers(store, thread_id, [id for id in ids if id in row.get("answered", {})]):
+        await _refuse_left(store, thread_id, answered)
+    return True
+
+
+async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str]) -> None:
+    await withdraw_answers(store, thread_id, ids)
+    raise StaleAnswer(f"thread {thread_id} waits no longer for an answer to {', '.join(ids)}")
 
 
 def _address_open(run: Run, answer: Any, question: str) -> Json:

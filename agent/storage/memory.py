@@ -4,11 +4,13 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import Item
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.rounds import follow_checkpoint
@@ -16,6 +18,7 @@ from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import escape_namespace, is_of_threads
 from donewhen.agent.storage.table import TABLE, RowStore
+from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
 
@@ -46,6 +49,10 @@ class MemoryStore(InMemoryStore, RowStore):
         self, sql: str, values: Sequence[Any], *, queued: bool = False, claims: bool | None = None
     ) -> None:
         self._rows.execute(sql, values)
+
+    async def put_new(self, namespace: Sequence[str], key: str, value: Json) -> None:
+        now, place = datetime.now(UTC), tuple(namespace)
+        self._data[place].setdefault(key, Item(value=value, key=key, namespace=place, created_at=now, updated_at=now))
 
     def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
         self._rows.execute(sql, values)

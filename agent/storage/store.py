@@ -102,6 +102,11 @@ class ThreadStore(BaseStore):
     async def aput(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
         await super().aput(escape_namespace(namespace), key, dict(value), *args, **options)
 
+    async def put_new(self, namespace: Namespace, key: str, value: Mapping[str, Any]) -> None:
+        """Store an entry unless there is one under this key: of two at once, in any processes, the first stays."""
+        op: Any = self._outgoing(PutOp(namespace, key, dict(value)))
+        await self._inner.put_new(op.namespace, op.key, op.value)
+
     def delete(self, namespace: Namespace, key: str) -> None:
         super().delete(escape_namespace(namespace), key)
 

@@ -113,6 +113,13 @@ class RowStore(BaseStore):
         False writes only while this session still has the thread; None is for other rows.
         """
 
+    async def put_new(self, namespace: Sequence[str], key: str, value: Json) -> None:
+        """Write an entry of the store unless there is one: of two at once, the first stays."""
+        await self.put_row(
+            "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) DO NOTHING",
+            [".".join(namespace), key, json.dumps(value)],
+        )
+
     @abstractmethod
     def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
         """Execute a statement that writes together with what this session writes next, in the same commit; never

@@ -230,42 +230,63 @@ async def enqueue(
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change, **more)
 
 
-# Answers to questions of a thread that a worker holds. The caller stores the answers and then reads the thread's row;
-# the worker writes the row and then reads the answers. So at least one of the two sees what the other wrote.
+# Submitted answers. Each question has one entry, and the first answer stays there, also when it was moved to the row:
+# that decides who was first. Whoever holds the thread next moves the entries of open questions. Who submits stores the
+# entry and then reads the row; the holder writes the row and then reads the entries. So at least one of the two sees
+# what the other wrote.
 
 
 def _answer_space(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "answers", store_label(thread_id))
 
 
-async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> None:
-    """Store answers by id for the thread's worker, which queues them when the thread waits for one of them."""
-    for id, answer in answers.items():
-        await store.aput(_answer_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
+async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> str:
+    """Store answers by id for whoever holds the thread next: all, or none if another answer to one of them was first.
+
+    Return the id of that question, or "".
+    """
+    space = _answer_space(thread_id)
+    for place, id in enumerate(ordered := sorted(answers)):  # one order for everybody: who is first is first at all
+        await store.put_new(space, id, {"answer": answers[id], "queue": queue})
+        row = (await _read_entries(store, thread_id, [id])).get(id)
+        if row is None or row["answer"] != answers[id]:
+            await withdraw_answers(store, thread_id, ordered[:place])
+            return id
+    return ""
 
 
-async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
-    """Return `{answer, queue}` of the answers left for these questions, by id."""
+async def _read_entries(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
+    """Return the entries of these questions, by id: `{answer, queue, moved}`."""
     items = {id: await store.aget(_answer_space(thread_id), id) for id in ids}
     return {id: dict(item.value) for id, item in items.items() if item}
 
 
+async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
+    """Return the entries of these questions, by id, that nobody moved to the row."""
+    entries = await _read_entries(store, thread_id, ids)
+    return {id: row for id, row in entries.items() if not row.get("moved")}
+
+
 async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
-    """Delete answers that were left for the worker."""
+    """Delete answers that were left."""
     for id in ids:
         await store.adelete(_answer_space(thread_id), id)
 
 
 async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None = None) -> Run:
     """Queue left answers to open questions, together with `before`; return the resulting run."""
-    left = await read_left_answers(store, run.thread_id, [pause["id"] for pause in run.pending])
+    thread_id, before = run.thread_id, before or {}
+    open_ids = [pause["id"] for pause in run.pending if pause["id"] not in before]
+    entries = await _read_entries(store, thread_id, open_ids)
+    left = {id: row for id, row in entries.items() if not row.get("moved")}
+    await withdraw_answers(store, thread_id, entries.keys() - left)  # these are asked again
     if not left:
         return run
-    queue = next(iter(left.values()))["queue"]
-    answers = {id: row["answer"] for id, row in left.items()}
-    await enqueue(store, run.thread_id, queue, {**(before or {}), **answers})
-    await withdraw_answers(store, run.thread_id, left)
-    return run.without(left)
+    answers = {**before, **{id: row["answer"] for id, row in left.items()}}
+    await enqueue(store, thread_id, next(iter(left.values()))["queue"], answers)
+    for id, row in left.items():
+        await store.aput(_answer_space(thread_id), id, {**row, "moved": True}, index=False)
+    return run.without(answers)
 
 
 CANCEL = ("donewhen", "cancel")

@@ -1,0 +1,194 @@
+"""Answers that are submitted at the same moment: each question gets one, and nobody is told otherwise."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, DoneWhenError, Run
+from donewhen.testing import ScriptedModel, answer, ask_user
+from tests.kit.forking import forks
+from tests.kit.painting import Painting
+from tests.kit.storage.cases import fresh_url, key_of, open_storage
+
+ROUNDS = 3
+
+
+def asking(runs: int = ROUNDS) -> ScriptedModel:
+    """Asks for a month, and reports, in so many runs."""
+    return ScriptedModel(
+        roles={"triage": [reply for _ in range(runs) for reply in (ask_user("When?"), answer("Done."))]}
+    )
+
+
+async def attempt(work: Any) -> str:
+    """Return `taken`, or the name of the error."""
+    try:
+        await work
+    except DoneWhenError as error:
+        return type(error).__name__
+    return "taken"
+
+
+def answers_of(run: Run) -> list[str]:
+    """The answers that a finished run got."""
+    assert run.receipt is not None, run.status
+    return sorted(row["answer"] for row in run.receipt["questions"])
+
+
+def _be_a_process(url: str, pipe: Connection) -> None:
+    async def main() -> None:
+        async with Agent("demo", storage=url) as agent:
+            await agent.threads()  # opened
+            pipe.send("ready")
+            while order := pipe.recv():
+                verb, args, options = order
+                pipe.send(await attempt(getattr(agent, verb)(*args, **options)))
+
+    asyncio.run(main())
+
+
+@contextmanager
+def two_processes(url: str) -> Iterator[list[Connection]]:
+    """Two processes with an agent each, which carry out a verb when told, and say how it went."""
+    started = []
+    try:
+        for _ in range(2):
+            ours, theirs = forks.Pipe()
+            process = forks.Process(target=_be_a_process, args=(url, theirs), daemon=True)
+            process.start()
+            started.append((process, ours))
+        for _, pipe in started:
+            assert pipe.recv() == "ready"
+        yield [pipe for _, pipe in started]
+    finally:
+        for process, pipe in started:
+            pipe.send(None)
+            process.join(10)
+            process.kill()
+
+
+def at_once(pipes: list[Connection], *orders: tuple[str, tuple[Any, ...], dict[str, Any]]) -> list[str]:
+    for pipe, order in zip(pipes, orders, strict=True):
+        pipe.send(order)
+    return [pipe.recv() for pipe in pipes]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "postgres-sealed"])
+@pytest.mark.parametrize("who", ["two agents", "one agent"])
+async def test_of_two_different_answers_at_once_one_counts(tmp_path: Path, kind: str, who: str) -> None:
+    """C04: one of two answers to a question is taken, and the run gets it; the other is told so, by StaleAnswer."""
+    url = fresh_url(kind, tmp_path)
+    shared = open_storage(url, key=key_of(kind))
+    other = shared if kind == "memory" else open_storage(url, key=key_of(kind))
+    async with Agent(asking(), storage=shared) as one, Agent("demo", storage=other) as two:
+        for _ in range(ROUNDS):
+            thread = (await one.start("report")).thread_id
+            second = one if who == "one agent" else two
+            said = await asyncio.gather(
+                attempt(one.submit_answer(thread, "May")), attempt(second.submit_answer(thread, "June"))
+            )
+            assert sorted(said) == ["StaleAnswer", "taken"]
+            row = await one.info(thread)
+            assert (row.status, row.pending) == ("queued", ())
+            assert answers_of(await one.run_submitted(thread)) == ["May" if said[0] == "taken" else "June"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_two_processes_submit_at_once(tmp_path: Path, kind: str) -> None:
+    """C04, M11: of different answers one counts; the same answer is one; answers to two questions both count; a request
+    that is delivered twice is one, and of two requests on one thread one is refused.
+    """
+    url = fresh_url(kind, tmp_path)
+    async with Agent(asking(2 * ROUNDS), storage=url) as agent:
+        with two_processes(url) as pipes:
+            for number in range(2 * ROUNDS):
+                thread = (await agent.start("report")).thread_id
+                second = "June" if number % 2 else "May"
+                said = await asyncio.to_thread(
+                    at_once, pipes, ("submit_answer", (thread, "May"), {}), ("submit_answer", (thread, second), {})
+                )
+                assert "taken" in said
+                assert {*said} <= {"taken", "StaleAnswer"}
+                assert said.count("taken") == 1 or second == "May"
+                assert answers_of(await agent.run_submitted(thread)) == ["May" if said[0] == "taken" else second]
+            for number in range(ROUNDS):
+                painting = Painting()
+                painting.go_on.set()
+                async with painting.agent(url) as painter:
+                    run = await painter.start("hang the picture")
+                    both = [
+                        ("submit_answer", (run.thread_id, {id: text}), {})
+                        for id, text in (("s1.q1", "blue"), ("s2.q1", "oak"))
+                    ]
+                    assert await asyncio.to_thread(at_once, pipes, *both) == ["taken", "taken"]
+                    painting.assert_done(await painter.run_submitted(run.thread_id))
+                same = [("submit", ("report",), {"request_id": f"r{number}"})] * 2
+                assert await asyncio.to_thread(at_once, pipes, *same) == ["taken", "taken"]
+                other = [("submit", ("report",), {"thread_id": f"t{number}"})] * 2
+                assert sorted(await asyncio.to_thread(at_once, pipes, *other)) in (
+                    ["ThreadWaiting", "taken"],
+                    ["ThreadBusy", "taken"],
+                )
+
+
+VERBS: dict[str, Callable[[Agent, str], Awaitable[Any]]] = {
+    "resume": lambda agent, thread: agent.resume(thread, "June"),
+    "policy": lambda agent, thread: agent.run_submitted(thread),
+    "cancel": lambda agent, thread: agent.cancel(thread),
+    "tell": lambda agent, thread: agent.tell(thread, "hurry"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_an_answer_is_submitted_while_another_verb_begins(tmp_path: Path, kind: str, verb: str) -> None:
+    """C04: whatever holds the thread at that moment, an answer that is taken is the one that the run gets."""
+    begin, url = VERBS[verb], fresh_url(kind, tmp_path)
+    shared = open_storage(url)
+    other = shared if kind == "memory" else open_storage(url)
+    settings = {"on_question": "assume", "question_seconds": 0} if verb == "policy" else {}
+    async with Agent(asking(), storage=shared, settings=settings) as one, Agent("demo", storage=other) as two:
+        for number in range(ROUNDS):
+            thread = (await one.submit("report")) if verb == "policy" else (await one.start("report")).thread_id
+            if verb == "policy":
+                assert (await one.run_submitted(thread)).status == "waiting"
+
+            async def later(place: int = number, thread: str = thread) -> Any:
+                for _ in range(3 * place):
+                    await asyncio.sleep(0)
+                return await two.submit_answer(thread, "May")
+
+            other_said, said = await asyncio.gather(attempt(begin(one, thread)), attempt(later()))
+            if (await one.info(thread)).status == "queued":
+                assert said == "taken"
+                await one.run_submitted(thread)
+            run = await one.get(thread)
+            if run.status == "cancelled":
+                assert verb == "cancel"
+                assert {said} <= {"taken", "StaleAnswer"}
+                continue
+            assert ("May" in answers_of(run)) == (said == "taken"), (said, other_said)
+            assert said in ("taken", "StaleAnswer")
+            assert verb != "resume" or ("June" in answers_of(run)) == (other_said == "taken")
+
+
+async def test_an_answer_left_to_a_cancelled_request_reaches_no_later_one(storage: Any) -> None:
+    """C04: an answer waits for the step at work, and the request ends; the next one asks anew."""
+    first, second = Painting(), Painting()
+    async with first.agent(storage) as one, second.agent(storage) as two:
+        thread = (await one.start("hang the picture")).thread_id
+        working = asyncio.create_task(one.resume(thread, {"s1.q1": "blue"}))
+        await first.begun.wait()
+        await two.submit_answer(thread, {"s2.q1": "pine"})
+        assert (await two.cancel(thread)).status == "cancelled"
+        await working
+        run = await two.start("hang another", thread_id=thread)
+        assert (run.status, sorted(pause["id"] for pause in run.pending)) == ("waiting", ["2:s1.q1", "2:s2.q1"])
+        second.go_on.set()
+        await two.submit_answer(run, {"2:s1.q1": "blue", "2:s2.q1": "oak"})
+        second.assert_done(await two.run_submitted(thread))
