@@ -34,7 +34,7 @@ from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, plan_after_failure, plan_growth, promotion_reasons
 from donewhen.state.plan.steps import BLOCKED, fresh_attempts, next_needs, standstill
 from donewhen.state.plan.text import step_numbers
-from donewhen.state.records import StepRecord
+from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import FINAL, change_status
 
@@ -61,13 +61,13 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     # No step works while this node runs, so a running step was interrupted and starts again.
-    running = [id for id, record in values["steps"].items() if record.get("status") == "running"]
+    running = [id for id, record in values["steps"].items() if record["status"] == "running"]
     again = {id: change_status(values["steps"][id], {"status": "ready"}) for id in running}
     values = apply_update(values, {"steps": again})
-    again = fresh_attempts(values["steps"])
-    for id in again:
+    afresh = fresh_attempts(values["steps"])
+    for id in afresh:
         emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
-    values = apply_update(values, {"steps": again})
+    values = apply_update(values, {"steps": afresh})
     plan, language = values["plan"], values.get("language", "en")
     spent, granted = values.get("spent") or {}, values.get("granted") or {}
     move = next_move(values, settings, _writers(plan, deps, settings), await accounts_today())
@@ -102,9 +102,9 @@ async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
     }
 
 
-def _changed(values: Mapping[str, Any], changes: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+def _changed(values: Mapping[str, Any], changes: Mapping[str, StepChange]) -> dict[str, StepChange]:
     """Return these changed records, with the changes that follow from them."""
-    return {id: change_status(values["steps"].get(id, {}), change, now()) for id, change in changes.items()}
+    return {id: change_status(values["steps"][id], change, now()) for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
@@ -121,15 +121,15 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    changes: dict[str, StepRecord] = {}
+    changes: dict[str, StepChange] = {}
     answer = answering_step(values["plan"])
-    shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
+    shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id]["task"]])
     for id, allowance in move.allowances.items():
         record: StepRecord = values["steps"][id]
-        if record.get("status", "pending") == "pending":
+        if record["status"] == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
-        begun: StepRecord = {"status": "running", "allowance": allowance, "answers": id == answer}
-        begun |= {"today": settings.today_text, "started": record.get("started") or now()}
+        begun: StepChange = {"status": "running", "allowance": allowance, "answers": id == answer}
+        begun |= {"today": settings.today_text, "started": record["started"] or now()}
         changes[id] = change_status(record, begun)
     return {"steps": merge_records(changes, [records]), "messages": shown}
 
@@ -149,7 +149,7 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     asked_at = now()
     stamped: Json = {id: {"waiting": {"asked_at": asked_at, **waiting[id]}} for id in listed}
     for id in set(new) - set(over):
-        stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
+        stamped[id]["spent"] = add(values["steps"][id]["spent"], {"questions": 1})
     steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, [stamped])
     pauses = open_pauses({**values, "steps": steps, "pending": None})
     asked = ask_person(values, current_pause(pauses))
@@ -172,7 +172,7 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
 
 def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Answer a failed step with another plan, a question, or an honest partial delivery."""
-    codes = {values["steps"][id].get("code") for id in move.steps}
+    codes = {values["steps"][id]["code"] for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
     if _failed_twice(values, move, settings):
         said = f"it failed twice: {values['steps'][move.steps[0]].get('reason', '')}"
@@ -213,7 +213,7 @@ def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
 def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Start planning more steps behind the run's only step, which continues meanwhile."""
     (id,) = move.steps
-    code, why = values["steps"][id]["code"], str(values["steps"][id].get("reason", ""))
+    code, why = values["steps"][id]["code"], str(values["steps"][id]["reason"])
     emit(runtime, "note", text=f"Step {id} may need a larger plan: {why}.")
     planning = plan_growth(values, code, f"{id}: {why}")
     return {"steps": {id: {"code": "", "reason": ""}}, "planning": planning, "spent": {"replans": 1}}
@@ -226,7 +226,7 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
     speak = partial(say, values.get("language", "en"), "ask")
-    left = [step for step in values["plan"]["steps"] if records[step["id"]].get("status") not in FINAL]
+    left = [step for step in values["plan"]["steps"] if records[step["id"]]["status"] not in FINAL]
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
     reached = speak("early", steps=", ".join(move.steps), said=_indent(said))
@@ -236,7 +236,7 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
 
 def _ask_about(values: Json, move: Move, kind: type[OpenPause], question: str, **more: Any) -> Json:
     """Ask one of the runtime's own questions about these attempts of steps."""
-    attempts = sum(values["steps"][id].get("attempt", 1) for id in move.steps)
+    attempts = sum(values["steps"][id]["attempt"] for id in move.steps)
     id, options = f"{kind.topic}.{'-'.join(move.steps)}.{attempts}", option_texts("en", kind.topic)
     asked = ask_person(values, kind.ask(id, question, options=options, **more))
     return {**asked, "spent": {"questions": 1}}
@@ -247,7 +247,7 @@ def _describe_failure(values: Json, id: str, language: str = "en", *, numbered: 
     record = values["steps"][id]
     content = find_step(values["plan"], id)["content"][:200]
     status = catalogue(language)["summary"].get(record["status"], record["status"])
-    said = _indent("; ".join(filter(None, (record.get("reason"), standstill(record, language)))))
+    said = _indent("; ".join(filter(None, (record["reason"], standstill(record, language)))))
     step = step_numbers(values["plan"])[id] if numbered else id
     return say(language, "ask", "failed", step=step, content=content, status=status, why=said)
 
@@ -289,11 +289,11 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """End the run with the reasons that the current plan's steps give; steps of earlier plans no longer count."""
-    present = (values["steps"].get(step["id"], {}) for step in values["plan"]["steps"])
+    present = (values["steps"][step["id"]] for step in values["plan"]["steps"])
     said = (
-        record.get("finished_task") or record.get("reason")
+        record["finished_task"] or record["reason"]
         for record in present
-        if record.get("status") != "done" or record.get("finished_task")
+        if record["status"] != "done" or record["finished_task"]
     )
     return {"ending": {"code": move.key, "reason": "; ".join(dict.fromkeys(text for text in said if text))[:1000]}}
 

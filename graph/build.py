@@ -148,7 +148,7 @@ def after_node(state: RunState) -> list[Send] | str:
 
 def after_advance(state: RunState) -> list[Send] | str:
     """Send every running step to `execute`; otherwise route to a pause, a replan or the end."""
-    running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
+    running = [id for id, record in (state.get("steps") or {}).items() if record["status"] == "running"]
     if running and not state.get("ending") and not state.get("pending"):
         return [Send("execute", {"id": id}) for id in running]
     return after_node(state)

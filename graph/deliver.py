@@ -75,7 +75,7 @@ from donewhen.state.proof.receipt import (
     was_looked_at,
 )
 from donewhen.state.reading.decisions import DELIVER, NAMES, control_tools, plain_deliver_tool
-from donewhen.state.records import Ending, JournalEntry, StepRecord
+from donewhen.state.records import Ending, JournalEntry, StepChange
 from donewhen.state.secrets import hide_known, redact
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, change_status
@@ -363,7 +363,7 @@ async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
 async def _audit(delivery: Delivery, text: str) -> list[str]:
     """Audit the answer; return the doubts to send back."""
     context, values = delivery.context, delivery.values
-    verdicts = {id: record.get("verdicts") or [] for id, record in values["steps"].items()}
+    verdicts = {id: record["verdicts"] for id, record in values["steps"].items()}
     journal = [*(values.get("journal") or ()), *context.noted]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
@@ -493,9 +493,9 @@ def _end_open_steps(records: Json, ending: Ending) -> Json:
     """Mark steps that were still open when the run ended, with the reason."""
     limited = ending["code"] in ("out_of_budget", "stopped")
     reason = ending["reason"] or ending["code"]
-    change: StepRecord = {"status": "exhausted" if limited else "skipped", "reason": reason}
+    change: StepChange = {"status": "exhausted" if limited else "skipped", "reason": reason}
     return {
-        id: {**record, **change_status(record, change, now())} if record.get("status") in UNFINISHED else record
+        id: {**record, **change_status(record, change, now())} if record["status"] in UNFINISHED else record
         for id, record in records.items()
     }
 
@@ -505,7 +505,7 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
     cut_off = [
         record
         for record in (state.get("steps") or {}).values()
-        if record.get("started") and record.get("status") not in ("done", "failed")
+        if record["started"] and record["status"] not in ("done", "failed")
     ]
     if runtime.store is None or not cut_off:
         return []
@@ -539,7 +539,7 @@ async def _write_text(delivery: Delivery) -> str:
         result, goal = record["result"], list(plan.get("done_when") or ())
         if not delivery.read_data({}, result):
             delivery.verdicts = verdicts_on_goal(plan, find_step(plan, id), record["verdicts"])
-            delivery.audit, delivery.streamed, delivery.streamed_id = record.get("audit"), result, record.get("said")
+            delivery.audit, delivery.streamed, delivery.streamed_id = record["audit"], result, record["said"]
             return delivery.tell(
                 "\n".join([result, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             )

@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
 from donewhen.state.channels import Json
-from donewhen.state.records import JournalEntry, Pause, StepRecord
+from donewhen.state.records import JournalEntry, Pause, StepChange, StepRecord
 from donewhen.state.secrets import SecretStream, conceal, hide_known
 from donewhen.state.settings import Settings
 
@@ -285,7 +285,7 @@ def emit_observation(runtime: Runtime[Settings], entry: JournalEntry) -> None:
     emit(runtime, "observation", **fields, text=entry["text"][:300])
 
 
-def emit_step_finished(runtime: Runtime[Settings], step: str, record: StepRecord) -> None:
+def emit_step_finished(runtime: Runtime[Settings], step: str, record: StepRecord | StepChange) -> None:
     """Send that a step ended, as its record says.
 
     A step that works sends it itself as it leaves, because `advance` runs only when all parallel steps have left.

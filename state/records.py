@@ -498,13 +498,13 @@ class StepClaim(TypedDict, total=False):
     """True if it is made of what the planned calls returned, and not by a model."""
 
 
-class StepRecord(TypedDict, total=False):
-    """The record of a step so far."""
+class StepRecord(TypedDict):
+    """A step so far. `fresh_record` of `state/statuses.py` makes it, with everything that each one has."""
 
     status: StepStatus
     """Only `change_status` changes it."""
     started: str
-    """When it was first dispatched, ISO 8601, UTC; `ended` is when it ended."""
+    """When it was first dispatched, ISO 8601, UTC; `ended` is when it ended. Each is "" before."""
     ended: str
     today: str
     """The date in its brief, which never changes while it works."""
@@ -589,5 +589,52 @@ class StepRecord(TypedDict, total=False):
     """True if a person agreed to end it early."""
     rejected: dict[str, str]
     """Calls that a person rejected: call key → reason."""
-    replaced: Json
+    replaced: Json | None
     """How a new plan replaced it: `{content, by, instead}`."""
+
+
+class StepChange(TypedDict, total=False):
+    """A change of a step's record: the fields that get a new value."""
+
+    status: StepStatus
+    started: str
+    ended: str
+    today: str
+    observed: int
+    rounds: int
+    corrections: int
+    refused: int
+    silent: int
+    silent_most: int
+    result: str
+    draft: str
+    reason: str
+    code: str
+    verdicts: list[Json]
+    standing: dict[str, Json]
+    imprecise: dict[str, int]
+    unchanged: str
+    audit: Json | None
+    language_told: bool
+    judged: Json | None
+    doubted: bool
+    spent: dict[str, float]
+    granted: dict[str, float]
+    allowance: dict[str, float]
+    found: list[str]
+    recalled: dict[str, list[list[int]]]
+    calls: list[Call]
+    programs: list[Json]
+    held: list[str]
+    claim: StepClaim | None
+    then: StepClaim | None
+    delegated: bool
+    waiting: Pause | None
+    task: str | None
+    answers: bool
+    said: str | None
+    handled: bool
+    finished_task: str | None
+    let_go: bool
+    rejected: dict[str, str]
+    replaced: Json | None

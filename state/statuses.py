@@ -1,11 +1,11 @@
-"""The statuses of a step, and what may follow what: only `change_status` changes the status of a record.
+"""The record of a step, its statuses, and what may follow what: only `change_status` changes the status of a record.
 
 A step is pending, at work (`running`; `ready`, if it goes on by itself; `waiting`, if it needs a person), or ended.
 """
 
 from collections.abc import Mapping
 
-from donewhen.state.records import StepRecord, StepStatus
+from donewhen.state.records import StepChange, StepRecord, StepStatus
 
 AT_WORK: tuple[StepStatus, ...] = ("running", "waiting", "ready")
 UNFINISHED: tuple[StepStatus, ...] = ("pending", *AT_WORK)
@@ -28,19 +28,97 @@ FOLLOWS: Mapping[StepStatus, tuple[StepStatus, ...]] = {
 """Status → those that may follow. A new attempt has a new record (`fresh_record`)."""
 
 
-def change_status(record: StepRecord, change: StepRecord, at: str = "") -> StepRecord:
+def fresh_record(before: StepRecord | None = None) -> StepRecord:
+    """Return the record of a step that has not started.
+
+    If it replaces an older step with the same id, `attempt` and `observed` continue, so that no observation id or
+    effect key is reused, rejected calls stay rejected, and it has heard what it heard. Everything else of an attempt
+    starts afresh.
+    """
+    fresh: StepRecord = {
+        "status": "pending",
+        "started": "",
+        "ended": "",
+        "today": "",
+        "attempt": 1,
+        "observed": 0,
+        "before": 0,
+        "rounds": 0,
+        "corrections": 0,
+        "refused": 0,
+        "silent": 0,
+        "silent_most": 0,
+        "questions": 0,
+        "result": "",
+        "reason": "",
+        "code": "",
+        "verdicts": [],
+        "standing": {},
+        "draft": "",
+        "imprecise": {},
+        "unchanged": "",
+        "language_told": False,
+        "judged": None,
+        "doubted": False,
+        "audit": None,
+        "said": None,
+        "found": [],
+        "recalled": {},
+        "spent": {},
+        "granted": {},
+        "allowance": {},
+        "calls": [],
+        "programs": [],
+        "held": [],
+        "claim": None,
+        "then": None,
+        "delegated": False,
+        "waiting": None,
+        "task": None,
+        "answers": False,
+        "interjection_cursor": "",
+        "heard": [],
+        "handled": False,
+        "finished_task": None,
+        "let_go": False,
+        "wrote": [],
+        "rejected": {},
+        "replaced": None,
+    }
+    if before is None:
+        return fresh
+    return {
+        **fresh,
+        "started": before["started"],
+        "attempt": before["attempt"] + 1,
+        "observed": before["observed"],
+        "before": before["before"],
+        "task": before["task"],
+        "interjection_cursor": before["interjection_cursor"],
+        "heard": before["heard"],
+        "rejected": before["rejected"],
+        "replaced": before["replaced"],
+    }
+
+
+def record_of(records: Mapping[str, StepRecord], id: str) -> StepRecord:
+    """Return the record of a step; a fresh one if its plan is not at work yet."""
+    return records[id] if id in records else fresh_record()
+
+
+def change_status(record: StepRecord, change: StepChange, at: str = "") -> StepChange:
     """Return the change that gives a record its next status, with what follows from that; `at` is when.
 
     Only who waits has an open question, and only who ended has an end. Raises ValueError if the status may not follow.
     """
-    before, after = record.get("status", "pending"), change["status"]
+    before, after = record["status"], change["status"]
     if after not in FOLLOWS[before]:
         raise ValueError(f"a step that is {before} cannot become {after}; it can become: {', '.join(FOLLOWS[before])}")
-    whole: StepRecord = {**change}
-    if record.get("waiting") and after != "waiting":
+    whole: StepChange = {**change}
+    if record["waiting"] and after != "waiting":
         whole["waiting"] = None
     if after in FINAL and at:
         whole["ended"] = at
-    elif record.get("ended") and after not in (*FINAL, "stale"):
+    elif record["ended"] and after not in (*FINAL, "stale"):
         whole["ended"] = ""
     return whole

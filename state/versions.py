@@ -13,6 +13,7 @@ from typing import Any
 
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import StorageError
+from donewhen.state.statuses import fresh_record
 
 Migration = Callable[[Json], Json]
 _DECIDED = ("approved", "refused", "response", "known", "attempt")
@@ -95,8 +96,18 @@ def _with_decision(call: Json) -> Json:
 
 
 def _from_4(values: Json) -> Json:
-    """Migrate from version 4, in which a planning had one field for each thing that any of them may need."""
-    return {**values, "planning": _nested_planning(values["planning"])} if values.get("planning") else values
+    """Migrate from version 4, in which a planning had one field for each thing that any of them may need.
+
+    A step's record had only the fields that were written.
+    """
+    filled = dict(values)
+    if values.get("planning"):
+        filled["planning"] = _nested_planning(values["planning"])
+    if values.get("steps"):
+        filled["steps"] = {id: {**fresh_record(), **record} for id, record in values["steps"].items()}
+    if values.get("record"):
+        filled["record"] = {**fresh_record(), **values["record"]}
+    return filled
 
 
 def _nested_planning(old: Json) -> Json:

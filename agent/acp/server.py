@@ -317,7 +317,7 @@ class AcpAgent:
         for message in conversation.messages:
             for update in message_updates(message):
                 await self._editor.session_update(session.id, update)
-        session.cards = {id: task for id, row in conversation.run.steps.items() if (task := row.get("task"))}
+        session.cards = {id: task for id, row in conversation.run.steps.items() if (task := row["task"])}
         await self._show_plan(conversation.todos, session.id)
 
     # --- a turn

@@ -123,7 +123,7 @@ def _events_before(run: Run) -> Iterator[Json]:
         yield {"type": "plan", "plan": run.plan}
     contents = {step["id"]: step["content"] for step in (run.plan["steps"] if run.plan else ())}
     for id, record in run.steps.items():
-        if record.get("started") and record["status"] in (*AT_WORK, *FINAL) and id in contents:
+        if record["started"] and record["status"] in (*AT_WORK, *FINAL) and id in contents:
             yield {"type": "step_started", "step": id, "content": contents[id]}
         if record["status"] in FINAL:
             fields = {key: record.get(key, "") for key in ("status", "result", "reason")}

@@ -162,7 +162,7 @@ async def offer_for_step(deps: Deps, settings: Settings, toolbox: Toolbox, state
     useful = [name for name in work if name in (listed or ()) or toolbox.effect(name) == "read"]
     others = [name for name in work if name not in useful] if listed is None else []
     fit, more = useful, len(others)
-    found = _newest_last(name for name in record.get("found") or () if name in toolbox)
+    found = _newest_last(name for name in record["found"] if name in toolbox)
     room = _room(deps, len({*useful, *found}), "execute", settings, step.get("executor"))
     found = _newest(found, room)
     if len(useful) > settings.tool_selection or room is not None:
@@ -322,17 +322,17 @@ def step_brief(
     plan names for the step and that are not there now.
     """
     plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
-    results = {id: str(records.get(id, {}).get("result") or "") for id in needed}
+    results = {id: records[id]["result"] for id in needed}
     most = _chars_per_result(sum(map(bool, results.values())))
     shown = [section("result", _shorten_result(text, id, most), fence, step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
     journal = values.get("journal") or ()
-    statements = user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))
+    statements = user_statements(values, transcript_key(step["id"], records[step["id"]]))
     note = "" if answering_step(plan) != step["id"] else ONLY_STEP if len(plan["steps"]) == 1 else LAST_STEP
     if note and (schema := values.get("output_schema")):
         note = f"{note} {RESULT_AS_DATA}{schema_form(schema).text}"
-    own = {step["id"]} if records.get(step["id"], {}).get("attempt", 1) > 1 else set()  # of its earlier attempts
+    own = {step["id"]} if records[step["id"]]["attempt"] > 1 else set()  # of its earlier attempts
     seen = [
         observation_index(journal, {PLANNING, *replaced, *own}, fence),
         observation_index(journal, needed, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
@@ -360,13 +360,11 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     Foreign text is quoted. With `whole`, a step that is the request itself is the user's words and nothing else.
     """
     id, records = step["id"], values.get("steps") or {}
-    statements = [
-        one for one in user_statements(values, transcript_key(id, records.get(id, {}))) if one["text"] != APPROVED
-    ]
+    statements = [one for one in user_statements(values, transcript_key(id, records[id])) if one["text"] != APPROVED]
     same = step["content"].split() == values["goal"].split()
     if whole and same:
         return "\n\n".join([values["goal"], *(one["text"].strip() for one in statements)])
-    results = {other: str(records.get(other, {}).get("result") or "") for other in ancestors(values["plan"], id)}
+    results = {other: records[other]["result"] for other in ancestors(values["plan"], id)}
     most = _chars_per_result(sum(map(bool, results.values())))
     criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
     parts = {

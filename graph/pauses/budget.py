@@ -22,7 +22,7 @@ from donewhen.state.ledger import Amounts, MeterRow, add
 from donewhen.state.people.amounts import example_amount, format_amount, lifts_limit, read_amounts
 from donewhen.state.people.answers import OWN_KEYS, TEXT_KEYS, Answer, AnswerKind, AnswerShape, read_ending, words_of
 from donewhen.state.plan.planning import plan_after_failure
-from donewhen.state.records import StepRecord
+from donewhen.state.records import StepChange
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
 
@@ -130,7 +130,7 @@ class BudgetPause(OpenPause):
         if answer.kind == "extend" and self.of_day:
             return {"granted": {f"{self.of_day}:{key}": amount for key, amount in answer.amounts.items()}}
         if answer.kind == "extend" and step:
-            return {"steps": {step: {"granted": add(self.record(values).get("granted"), answer.amounts)}}}
+            return {"steps": {step: {"granted": add(self.record(values)["granted"], answer.amounts)}}}
         if answer.kind == "extend" and self.of_planning:
             rest = {key: amount for key, amount in answer.amounts.items() if key != "rounds"}
             planning, work = values["planning"], values["planning"]["work"]
@@ -139,7 +139,7 @@ class BudgetPause(OpenPause):
         if answer.kind == "extend":
             return {"granted": answer.amounts}
         if answer.kind == "replan":
-            over: StepRecord = {"status": "exhausted", "reason": reached, "handled": True}
+            over: StepChange = {"status": "exhausted", "reason": reached, "handled": True}
             steps: Json = {step: change_status(self.record(values), over, decided.at)} if step else {}
             records = {**values, "steps": merge_records(values.get("steps") or {}, [steps])}
             planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None)

@@ -19,7 +19,7 @@ from donewhen.state.people.answers import (
 )
 from donewhen.state.people.payload import arguments_text, call_text
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import Call, Decided, Known, StepRecord, decision_on
+from donewhen.state.records import Call, Decided, Known, StepChange, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
@@ -167,9 +167,9 @@ class ToolPause(PermissionPause, CallPause):
         for call in rest:
             calls.append({**call, "decided": beside} if call.get("position") in batch else call)
         gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
-        change: StepRecord = {"calls": calls}
+        change: StepChange = {"calls": calls}
         if gone:
-            change["rejected"] = {**record.get("rejected", {}), **gone}
+            change["rejected"] = {**record["rejected"], **gone}
         return self.continue_step(values, change)
 
 

@@ -7,6 +7,7 @@ from donewhen.graph.pauses.pause import OpenQuestion, ResolvedAnswer
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import Unclear
 from donewhen.state.people.answers import Answer, AnswerShape, read_ending
+from donewhen.state.records import StepChange
 from donewhen.state.settings import Settings
 
 
@@ -32,5 +33,5 @@ class EarlyPause(OpenQuestion):
 
     def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
         """Leave the rest out, or go on with it."""
-        change = {"let_go": True} if decided.answer.kind == "leave_out" else {"finished_task": None}
+        change: StepChange = {"let_go": True} if decided.answer.kind == "leave_out" else {"finished_task": None}
         return {"steps": dict.fromkeys(self.early, change)}

@@ -19,7 +19,7 @@ from donewhen.state.people.answers import (
     read_words,
 )
 from donewhen.state.plan.planning import plan_after_failure
-from donewhen.state.records import StepRecord
+from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
 
@@ -57,11 +57,11 @@ class FailurePause(OpenQuestion):
         """Try the steps again, plan again, deliver what there is, or stop."""
         answer, language = decided.answer, values.get("language", "en")
         if answer.kind == "retry":
-            again: StepRecord = {"status": "pending", "handled": False, "reason": "", "code": ""}
+            again: StepChange = {"status": "pending", "handled": False, "reason": "", "code": ""}
             again |= {"corrections": 0, "refused": 0}
-            unblocked: StepRecord = {"status": "pending", "reason": ""}
+            unblocked: StepChange = {"status": "pending", "reason": ""}
             records: Mapping[str, StepRecord] = values.get("steps") or {}
-            changes = {id: unblocked for id, record in records.items() if record.get("status") == "blocked"}
+            changes = {id: unblocked for id, record in records.items() if record["status"] == "blocked"}
             changes |= dict.fromkeys(self.failed, again)
             return {"steps": {id: change_status(records[id], change) for id, change in changes.items()}}
         failed = {id: {"handled": True} for id in self.failed}

@@ -39,9 +39,9 @@ from donewhen.state.people.answers import (
     read_words,
     words_of,
 )
-from donewhen.state.records import NOT_MADE, Pause, StepRecord, decision_on
+from donewhen.state.records import NOT_MADE, Pause, StepChange, StepRecord, decision_on
 from donewhen.state.settings import Settings
-from donewhen.state.statuses import change_status
+from donewhen.state.statuses import change_status, record_of
 
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
 """The keys of a pause's short form, beside another one."""
@@ -370,7 +370,7 @@ class OpenPause(BaseModel):
         return [(step.get("executor"), self._calls_left(values)) for step in steps if step["id"] == self.step]
 
     def _calls_left(self, values: Mapping[str, Any]) -> list[str]:
-        calls = self.record(values).get("calls") or ()
+        calls = self.record(values)["calls"]
         return [call["name"] for call in calls if decision_on(call) not in NOT_MADE]
 
     # --- what an answer changes
@@ -410,9 +410,9 @@ class OpenPause(BaseModel):
     def record(self, values: Mapping[str, Any]) -> StepRecord:
         """Return the record of the step that asks."""
         records: Mapping[str, StepRecord] = values.get("steps") or {}
-        return records.get(self.step or "", {})
+        return record_of(records, self.step or "")
 
-    def continue_step(self, values: Mapping[str, Any], change: StepRecord) -> Json:
+    def continue_step(self, values: Mapping[str, Any], change: StepChange) -> Json:
         """Return the update with which the step that asks goes on."""
         return {"steps": {self.step: change_status(self.record(values), {**change, "status": "ready"})}}
 

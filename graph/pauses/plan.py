@@ -22,6 +22,7 @@ from donewhen.state.plan.steps import fresh_records
 from donewhen.state.plan.text import moments_text, plan_text, schedule_text
 from donewhen.state.records import PLAN_ACTION, Approval, Pause
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import record_of
 
 _ENDS_ASKING = pattern(r"[?？؟][^\w?？؟]{0,9}\Z")
 CLOSED = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
@@ -188,7 +189,7 @@ class PlanPause(PermissionPause):
         if answer.kind != "approve" or self.plan.get("schedule"):
             return []
         records = values.get("steps") or {}
-        left = (step for step in self.plan["steps"] if records.get(step["id"], {}).get("status") != "done")
+        left = (step for step in self.plan["steps"] if record_of(records, step["id"])["status"] != "done")
         return [(step.get("executor"), step.get("tools") or ()) for step in left]
 
     # --- what an answer changes

@@ -107,12 +107,12 @@ class QuestionPause(OpenQuestion):
         answer, planning, record, step = decided.answer, values["planning"], self.record(values), self.step or PLANNING
         # Planning counts its observations in the journal, a step in its record.
         seen = sum(entry["step"] == PLANNING for entry in values.get("journal") or ())
-        number = 1 + (record.get("observed", 0) if self.step else seen)
+        number = 1 + (record["observed"] if self.step else seen)
         asked = {"question": self.question, "by": decided.by, "asked": self.id}
         entry = observation(
             f"{step}.{number}",
             step,
-            record.get("rounds", 0) if self.step else planning["work"]["rounds"],
+            record["rounds"] if self.step else planning["work"]["rounds"],
             "user",
             answer.text or NO_ANSWER,
             ok=answer.kind == "answer",

@@ -15,6 +15,7 @@ from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import record_of
 
 CONTENT_CHARS = 100
 SELDOM = ("questions", "replans", "cached_tokens")
@@ -69,10 +70,10 @@ class Account:
 def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> Account:
     """Return the account of the whole run."""
     steps, records = (values.get("plan") or {}).get("steps", ()), values.get("steps") or {}
-    rows = [(step, records.get(step["id"], {})) for step in steps]
+    rows = [(step, record_of(records, step["id"])) for step in steps]
     language = values.get("language", "en")
-    done = [_row(step, record, language) for step, record in rows if record.get("status") == "done"]
-    left = [_row(step, record, language) for step, record in rows if record.get("status") != "done"]
+    done = [_row(step, record, language) for step, record in rows if record["status"] == "done"]
+    left = [_row(step, record, language) for step, record in rows if record["status"] != "done"]
     granted, spent = values.get("granted") or {}, values.get("spent") or {}
     return Account(settings.limits, granted, spent, done=done, left=left, language=language, **more)
 
@@ -80,13 +81,13 @@ def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> A
 def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
     """Return the account of one step."""
     run, record = run_account(values, settings), values["steps"][id]
-    granted, spent = record.get("granted") or {}, record.get("spent") or {}
+    granted, spent = record["granted"], record["spent"]
     return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
 
 
 def _row(step: Mapping[str, Any], record: StepRecord, language: str) -> Json:
-    stands = standstill(record, language) if record.get("status") != "done" else ""
-    return {"id": step["id"], "content": step["content"], "spent": record.get("spent") or {}, "standstill": stands}
+    stands = standstill(record, language) if record["status"] != "done" else ""
+    return {"id": step["id"], "content": step["content"], "spent": record["spent"], "standstill": stands}
 
 
 def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> BudgetPause:
@@ -183,7 +184,7 @@ def has_left(values: Mapping[str, Any], settings: Settings, key: str) -> bool:
 def step_remaining(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
     """Return what a step may still spend under its own limits."""
     record = values["steps"][id]
-    return remaining(settings.step_limits, record.get("granted"), record.get("spent"))
+    return remaining(settings.step_limits, record["granted"], record["spent"])
 
 
 def excess_questions(values: Mapping[str, Any], settings: Settings, asking: Sequence[str]) -> list[str]:

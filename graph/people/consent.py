@@ -15,10 +15,10 @@ from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
-from donewhen.state.plan.steps import fresh_record, fresh_records
-from donewhen.state.records import Approval, PlanChange, StepRecord
+from donewhen.state.plan.steps import fresh_records
+from donewhen.state.records import Approval, PlanChange, StepChange, StepRecord
 from donewhen.state.settings import Settings
-from donewhen.state.statuses import UNFINISHED, change_status
+from donewhen.state.statuses import UNFINISHED, change_status, fresh_record
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     known = {**{step["id"]: fresh_record() for step in before}, **records}
     ids, said = {step["id"] for step in plan["steps"]}, change["dropped"]
     language = values.get("language", "en")
-    gone: dict[str, StepRecord] = {}
+    gone: dict[str, StepChange] = {}
     for id, record in known.items():
-        if id not in ids and record.get("status") in UNFINISHED:
+        if id not in ids and record["status"] in UNFINISHED:
             why = said.get(id) or say_why(language, "left_plan")
             gone[id] = {**record, **change_status(record, {"status": "skipped", "calls": [], "reason": why}, at)}
     fresh = fresh_records(plan, records, approval.get("before"), stale)
@@ -173,7 +173,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     }
     # What replaced and stale steps did is done; an equal call asks before it is made again.
     ended = sorted(id for id in known if id in stale or id not in ids or id in fresh)
-    done = [key for id in ended for key in known[id].get("wrote") or ()]
+    done = [key for id in ended for key in known[id]["wrote"]]
     update |= {"settled_writes": done} if done else {}
     update |= {"planning": {**values["planning"], "change": {**change, "stale": []}}} if stale else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
@@ -184,14 +184,16 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     return update
 
 
-def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], change: PlanChange, language: str) -> Json:
+def _replaced_steps(
+    approval: Mapping[str, Any], records: Mapping[str, StepRecord], change: PlanChange, language: str
+) -> dict[str, StepChange]:
     """Return what the records say about replaced steps: their content, and the steps that replace them.
 
     The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
     """
-    ids, rows = {step["id"] for step in approval["plan"]["steps"]}, Json()
+    ids, rows = {step["id"] for step in approval["plan"]["steps"]}, dict[str, StepChange]()
     for step in (approval.get("before") or {}).get("steps") or ():
-        id, done = step["id"], records.get(step["id"], {}).get("status") == "done"
+        id, done = step["id"], records[step["id"]]["status"] == "done"
         if id in ids or (done and id not in change["stale"]):
             continue
         new = [other for other in change["instead"].get(id, ()) if other in ids]

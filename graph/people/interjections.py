@@ -147,7 +147,7 @@ async def with_interjections(state: Step, cursor: str, runtime: Runtime[Settings
     record: StepRecord = {
         **state["record"],
         "interjection_cursor": new.cursor,
-        "heard": [*state["record"].get("heard", ()), *new.first],
+        "heard": [*state["record"]["heard"], *new.first],
     }
     return {**state, "record": record, "transcript": [*state.get("transcript", ()), new.message]}, [new.message]
 

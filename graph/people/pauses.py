@@ -19,6 +19,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import JournalEntry
+from donewhen.state.statuses import record_of
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PURPOSE_CHARS = 200
@@ -97,9 +98,8 @@ def open_pauses(values: Mapping[str, Any]) -> list[OpenPause]:
     found = [values["pending"]] if values.get("pending") else []
     records = values.get("steps") or {}
     for step in ((values.get("approval") or {}).get("plan") or {}).get("steps", ()):
-        record = records.get(step["id"], {})
-        if record.get("status") == "waiting" and record.get("waiting"):
-            found.append(record["waiting"])
+        if waiting := record_of(records, step["id"])["waiting"]:
+            found.append(waiting)
     pauses: dict[str, OpenPause] = {}
     for pause in found:
         each = with_id(values, load_pause(pause))
@@ -131,7 +131,7 @@ def _purpose(values: Mapping[str, Any], pause: OpenPause) -> dict[str, str]:
     """Add the step's content if another step asks the same words, so that people see which one asks (X26)."""
     if not isinstance(pause, QuestionPause) or not pause.step:
         return {}
-    waiting = [row["waiting"] for row in (values.get("steps") or {}).values() if row.get("waiting")]
+    waiting = [row["waiting"] for row in (values.get("steps") or {}).values() if row["waiting"]]
     asked = [(each.get("step"), each.get("question")) for each in waiting]
     answers = [entry for entry in values.get("journal") or () if entry["source"] == "user"]
     asked += [(entry["step"], entry["arguments"].get("question")) for entry in answers]

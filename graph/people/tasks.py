@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from donewhen.state.channels import OWN_WORDS, TASK, Json
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.records import StepRecord
-from donewhen.state.statuses import ENDED_BADLY, FINAL
+from donewhen.state.statuses import ENDED_BADLY, FINAL, record_of
 
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
 REASON_CHARS = 500
@@ -36,17 +36,17 @@ def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "")
     A result that is the run's answer is not shown twice.
     """
     messages: list[AnyMessage] = []
-    over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
+    over = {id: row for id, row in records.items() if row["task"] and (why or row["status"] in FINAL)}
     for row in over.values():
-        done = row.get("status") == "done"
-        whole = done and not row.get("answers")
-        text = str(row.get("result") or "") if whole else ""
+        done = row["status"] == "done"
+        whole = done and not row["answers"]
+        text = row["result"] if whole else ""
         messages.append(
             ToolMessage(
                 text or why or _describe_end(row, language),
                 tool_call_id=row["task"],
                 name=TASK,
-                id=row.get("said") if text else None,
+                id=row["said"] if text else None,
                 status="success" if done or why else "error",
                 additional_kwargs={} if text else {OWN_WORDS: True},
             )
@@ -55,14 +55,14 @@ def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "")
 
 
 def _describe_end(record: StepRecord, language: str) -> str:
-    status = str(record.get("status"))
+    status = record["status"]
     word = str(catalogue(language)["summary"].get(status, status)).capitalize()
-    reason = str(record.get("reason") or "")[:REASON_CHARS]
+    reason = record["reason"][:REASON_CHARS]
     return f"{word}: {reason}" if reason and status != "done" else f"{word}."
 
 
 def checklist(
-    plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]], language: str, *, answered: bool
+    plan: Mapping[str, Any] | None, steps: Mapping[str, StepRecord], language: str, *, answered: bool
 ) -> list[Json]:
     """Return the steps and, as the last row, the answer; without that row a client reports “all done” too early.
 
@@ -70,7 +70,7 @@ def checklist(
     """
     rows = []
     for step in (plan or {}).get("steps", ()):
-        status = steps.get(step["id"], {}).get("status", "pending")
+        status = record_of(steps, step["id"])["status"]
         content = f"{step['content']} ({status})" if status in ENDED_BADLY else step["content"]
         rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
     last = {

@@ -42,8 +42,9 @@ from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
-from donewhen.state.records import WRITES, Call, JournalEntry
+from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import record_of
 
 CHANGE_CHARS = 3_000
 """The most characters of a change's arguments, and of its outcome; a cut is marked."""
@@ -84,7 +85,7 @@ class Subject:
     """The structured result, if one is requested."""
     verdicts: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     """Verdicts by step, under `goal` those on the goal's own criteria; the observations they cite are shown."""
-    steps: Mapping[str, Json] = field(default_factory=dict)
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)
     """Records by step."""
     step: str | None = None
     """The step, if its result is audited instead of the run's answer."""
@@ -396,12 +397,12 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
     for step in plan.get("steps") or ():
         if subject.step not in (None, step["id"]):
             continue
-        record = subject.steps.get(step["id"], {})
+        record = record_of(subject.steps, step["id"])
         lines.append(f"{step['id']} ({record.get('status', 'pending')}): {step['content']}")
         lines += [f"  done when: {criterion['text']}" for criterion in criteria_of(step)]
-        if why := record.get("unchanged"):
+        if why := record["unchanged"]:
             lines.append(f"  nothing was changed, because: {why}")
-        if reason := record.get("reason"):
+        if reason := record["reason"]:
             lines.append(f"  reason: {reason[:300]}")
     if subject.step is None:
         lines += [f"in the end: {criterion['text']}" for criterion in plan.get("done_when") or ()]

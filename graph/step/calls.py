@@ -82,7 +82,7 @@ from donewhen.state.proof.journal import (
     shorten_text,
 )
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import WRITES, Ask, Call, JournalEntry, Pause, StepRecord, decision_on
+from donewhen.state.records import WRITES, Ask, Call, JournalEntry, Pause, StepChange, StepRecord, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -197,7 +197,7 @@ class Calls(CallContext, ABC, Generic[Change]):
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    async def _refused_question(self, change: StepRecord) -> str:
+    async def _refused_question(self, change: StepChange) -> str:
         """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
         waiting = change.get("waiting")
         return await self.deps.policies.refusal_of(waiting, self.caller.goal, self.runtime) if waiting else ""
@@ -329,7 +329,7 @@ class StepCalls(Calls[Step], StepContext):
     def __post_init__(self) -> None:
         super().__post_init__()
         record, executor = self.state["record"], self.state["step"].get("executor")
-        self.calls, self.held = record["calls"], list(record.get("held") or ())
+        self.calls, self.held = record["calls"], list(record["held"])
         self.limit = observation_limit(self.deps, self.settings, "execute", executor)
         self.history = self.state["call_history"]
 
@@ -344,14 +344,14 @@ class StepCalls(Calls[Step], StepContext):
         return await source_rows(call, self)
 
     def _spans(self) -> dict[str, list[list[int]]]:
-        spans = dict(self.state["record"].get("recalled") or {})
+        spans = dict(self.state["record"]["recalled"])
         return spans | {id: [*spans.get(id, ()), *ranges] for id, ranges in super()._spans().items()}
 
-    def _lookup_changes(self) -> StepRecord:
+    def _lookup_changes(self) -> StepChange:
         """Return the record's change: tools that were found, and what was recalled."""
-        change = StepRecord()
+        change = StepChange()
         if self.found:
-            change["found"] = [*(self.state["record"].get("found") or ()), *self.found]
+            change["found"] = [*self.state["record"]["found"], *self.found]
         return {**change, "recalled": spans} if (spans := self._spans()) else change
 
     def _update(self) -> Step:
@@ -370,7 +370,7 @@ class StepCalls(Calls[Step], StepContext):
         silence = count_silence(record, self.learned)
         if self.held:
             self.results.append(HumanMessage("\n\n".join(self.held)))
-        if self.results and (hint := silence_hint(self.state, self.runtime, silence)):
+        if self.results and (hint := silence_hint(self.state, self.runtime, silence["silent"])):
             last = self.results[-1]
             self.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
         after: StepRecord = {
@@ -382,7 +382,7 @@ class StepCalls(Calls[Step], StepContext):
             **self._lookup_changes(),
         }
         after = {**after, "corrections": 0} if self.acted else after
-        if claim := record.get("then"):
+        if claim := record["then"]:
             after["then"] = None
             called = [entry for entry in self.noted if entry["source"] == "tool"]
             if called and all(entry["ok"] and is_tool_call(entry) for entry in called):
@@ -401,14 +401,14 @@ class StepCalls(Calls[Step], StepContext):
                 self._show(call, f"Not run: {change['reason']}")
             self.calls = ()
         update = self._update()
-        if claim := self.state["record"].get("then"):
+        if claim := self.state["record"]["then"]:
             self._send_back(claim["kind"], claim["id"])
             change = {**change, "then": None}
-        frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
+        frozen: StepChange = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
         frozen = {**frozen, **self._lookup_changes()}
         return {**update, **leave(self.state, self.runtime, frozen, self.results, self.spent, self.wrote)}
 
-    async def _leave_with(self, call: Call, why: Ask | Wait | UnknownEffect) -> StepRecord:
+    async def _leave_with(self, call: Call, why: Ask | Wait | UnknownEffect) -> StepChange:
         """Return the record's change with which the step leaves; it fails if hooks do not let people be asked."""
         if isinstance(why, Wait):
             return why.change
@@ -420,15 +420,14 @@ class StepCalls(Calls[Step], StepContext):
         return change
 
 
-def count_silence(record: StepRecord, new: bool) -> StepRecord:
+def count_silence(record: StepRecord, new: bool) -> StepChange:
     """Return the record's change after a round: the current and the longest series of rounds without anything new."""
-    rounds = 0 if new else record.get("silent", 0) + 1
-    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
+    rounds = 0 if new else record["silent"] + 1
+    return {"silent": rounds, "silent_most": max(rounds, record["silent_most"])}
 
 
-def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
+def silence_hint(state: Step, runtime: Runtime[Settings], rounds: int) -> str:
     """Return a hint for the model after several rounds without anything new, else ""; tell the user once."""
-    rounds = record["silent"]
     if rounds < SILENT_ROUNDS:
         return ""
     if rounds == SILENT_ROUNDS:

@@ -43,7 +43,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step, conversation_before
 from donewhen.state.ledger import allowance_left
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
-from donewhen.state.records import Call, StepRecord
+from donewhen.state.records import Call, StepChange
 from donewhen.state.settings import Settings
 
 NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"
@@ -58,11 +58,11 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     whole = executor.passthrough and not state["step"].get("done_when")
     text = state["brief"]
     if executor.remote is not None or whole:
-        run, today = state["run"], str(record.get("today") or runtime.context.today_text)
+        run, today = state["run"], record["today"] or runtime.context.today_text
         forgets = executor.work is not None and bool(conversation_before(run) or run.get("background"))
         text = handover_text(run, state["step"], today, whole=whole and not forgets)
     first: Call = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
-    calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
+    calls = [call for call in record["calls"] if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     beside = (await brief_message("", state["attachments"], runtime)).content
     handoff = replace(
@@ -108,7 +108,7 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
     entry = await Texts.of(runtime.store, thread_of(runtime), state).whole(update["journal"][-1])
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
-        failed: StepRecord = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
+        failed: StepChange = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
         return {**update, **leave(after, runtime, failed, update.get("transcript", ()), update.get("spent"))}
     check = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
     arguments = {"result": entry["text"], "goal_check": check}

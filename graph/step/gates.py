@@ -28,7 +28,7 @@ from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted,
 from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
-from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord, decision_on
+from donewhen.state.records import WRITES, Call, JournalEntry, StepChange, decision_on
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -80,7 +80,7 @@ class Caller:
             state["fence"],
             times_spoken(state),
             state["settled_writes"],
-            [*record.get("wrote", ()), *state.get("wrote", ())],
+            [*record["wrote"], *state.get("wrote", ())],
         )
 
 
@@ -181,7 +181,7 @@ class No:
 class Wait:
     """The step leaves before the call: to ask a person, for a larger budget, or for a plan."""
 
-    change: StepRecord
+    change: StepChange
 
 
 Ruling = Go | No | Wait
@@ -216,7 +216,7 @@ async def inside_paths(call: Call, context: CallContext, go: Go) -> Ruling:
 async def refused_before(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
     state = context.state
-    rejected = {**state["rejected"], **state["record"].get("rejected", {})}
+    rejected = {**state["rejected"], **state["record"]["rejected"]}
     if not rejected or decision_on(call) != "undecided":
         return go
     why = rejected.get(key := call_key(call["name"], call["args"]))
@@ -248,7 +248,7 @@ async def declined_before(call: Call, context: StepContext, go: Go) -> Ruling:
 def times_spoken(state: Step) -> int:
     """Return how often people have answered, decided or said something that the step knows of."""
     decided = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
-    return len(decided) + len(state["asked"]) + len(state["record"].get("heard") or ())
+    return len(decided) + len(state["asked"]) + len(state["record"]["heard"])
 
 
 def _is_write(entry: JournalEntry, key: str) -> bool:
@@ -304,7 +304,7 @@ async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
     conditions = tool.conditions(state["language"])
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
     waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions, numbers)
-    change: StepRecord = {"status": "waiting"}
+    change: StepChange = {"status": "waiting"}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]
         if diffs := differences(replaced, call["args"]):
@@ -379,7 +379,7 @@ def _was_made(call: Call, context: StepContext, *, replaced: bool = False) -> bo
     state, tool = context.state, context.tools[call["name"]]
     if tool.repeatable or decision_on(call) != "undecided":
         return False
-    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"].get("before", 0)
+    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"]["before"]
     others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
     equal = [entry for entry in context.entries if entry["ok"] and _is_write(entry, key)]
     own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) > since}

@@ -60,10 +60,10 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
 def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
     """Continue where the step waited, with its stored calls or claim, so that no model is asked again."""
     record = state["record"]
-    alone = state["alone"] and not record.get("delegated")
-    if (calls := record.get("calls")) and not (alone and calls[0].get("planned")):
+    alone = state["alone"] and not record["delegated"]
+    if (calls := record["calls"]) and not (alone and calls[0].get("planned")):
         return "delegate" if calls[0].get("delegated") else "act"
-    if record.get("claim"):
+    if record["claim"]:
         return "goal_check"
     return "delegate" if alone else "decide"
 
@@ -72,7 +72,7 @@ def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
     """Go to `act` for open calls, to `goal_check` for a claim, to `decide` for the next round, or leave."""
     if state["record"]["status"] != "running":
         return "__end__"
-    if state["record"].get("calls"):
+    if state["record"]["calls"]:
         return "act"
     return "goal_check" if state.get("decision") else "decide"
 
@@ -98,10 +98,10 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
     record, step, needed = records[id], find_step(plan, id), ancestors(plan, id)
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
-    today, missing = record.get("today") or settings.today_text, deps.missing_tools(step)
+    today, missing = record["today"] or settings.today_text, deps.missing_tools(step)
     others = [other for key, other in records.items() if key != id]
     # An attempt that goes on accounts for its own writes.
-    wrote = [key for other in others if other.get("status") in AT_WORK for key in other.get("wrote") or ()]
+    wrote = [key for other in others if other["status"] in AT_WORK for key in other["wrote"]]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None
     return {
@@ -119,12 +119,12 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "brief": step_brief(run, step, needed, replaced, today=today, missing=missing),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
-        "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
+        "last": all(records[each["id"]]["status"] in FINAL for each in plan["steps"] if each["id"] != id),
         "known": [*citable_entries(journal, {id, PLANNING, *needed, *replaced}), *decision_entries(run)],
         "before": run.get("before") or [],
         "interjection_cursor": run.get("interjection_cursor") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],
-        "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
+        "rejected": {key: why for each in records.values() for key, why in each["rejected"].items()},
         "settled_writes": [*(run.get("settled_writes") or ()), *wrote],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "length": TranscriptLength(),
@@ -133,7 +133,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "sources": cache(partial(sources_of, run, id, today)),
         "programs": Sandbox(),
         "own_rounds": set(),
-        "allowance": record.get("allowance") or {},
+        "allowance": record["allowance"],
         "record": record,
         "run": run,
     }

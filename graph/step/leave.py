@@ -24,7 +24,7 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.payload import escape_unseen, sources_text
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import Ask, Call, StepRecord
+from donewhen.state.records import Ask, Call, StepChange, StepRecord
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import FINAL, change_status
@@ -43,7 +43,7 @@ MOST_SHOWN = 10
 def leave(
     state: Step,
     runtime: Runtime[Settings],
-    change: StepRecord,
+    change: StepChange,
     new: Sequence[AnyMessage] = (),
     spent: Mapping[str, float] | None = None,
     wrote: Sequence[str] = (),
@@ -54,11 +54,11 @@ def leave(
     finished step are accounted for by the run; other writes stay with their attempt.
     """
     record: StepRecord = {**state["record"], **change_status(state["record"], change, now())}
-    wrote_so_far = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
+    wrote_so_far = [*record["wrote"], *state.get("wrote", ()), *wrote]
     record["wrote"] = wrote_so_far
-    record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
+    record["spent"] = add(record["spent"], add(state.get("spent"), spent))
     if (waiting := change.get("waiting")) and load_pause(waiting).counted:
-        record["questions"] = record.get("questions", 0) + 1
+        record["questions"] = record["questions"] + 1
     id = state["step"]["id"]
     update: Step = {"record": record, "steps": {id: record}}
     if record["status"] in STAYS:
@@ -99,12 +99,12 @@ class StepWork(Work[Step]):
 
     def fail(self, error: ModelError) -> Step:
         """End the step, because its model gives no reply."""
-        change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
+        change: StepChange = {"status": "failed", "code": "model_error", "reason": str(error)}
         return leave(self.state, self.runtime, change, spent=self.spent)
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
         """End the step after too many corrections; `code` says of what."""
-        failed: StepRecord = {"status": "failed", "code": code or "unusable", "reason": reason}
+        failed: StepChange = {"status": "failed", "code": code or "unusable", "reason": reason}
         return leave(self.state, self.runtime, failed, messages, self.spent)
 
 
@@ -151,7 +151,7 @@ def question_pause(state: Step, question: str, options: Sequence[str], **more: A
     return kind.ask(name, question, step=id, options=options, **more)
 
 
-def relay_pause(call: Call, asked: Ask, state: Step) -> StepRecord:
+def relay_pause(call: Call, asked: Ask, state: Step) -> StepChange:
     """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
     said = asked["question"]
     if asked["kind"] == "tool":
@@ -168,7 +168,7 @@ def relay_pause(call: Call, asked: Ask, state: Step) -> StepRecord:
     return {"status": "waiting", "waiting": pause.dump()}
 
 
-def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepRecord:
+def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepChange:
     """Return the record's change with which a step waits until a person says whether a write took effect."""
     language, about = state["language"], conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = option_texts(language, "effect")

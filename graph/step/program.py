@@ -29,7 +29,7 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.proof.journal import call_key, canonical_json, observation
 from donewhen.state.reading.decisions import PROGRAM
-from donewhen.state.records import Call, JournalEntry, StepRecord
+from donewhen.state.records import Call, JournalEntry, StepChange
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem
@@ -59,7 +59,7 @@ class ProgramCalls(StepCalls):
         box: Sandbox = self.state["programs"]
         return box
 
-    def _lookup_changes(self) -> StepRecord:
+    def _lookup_changes(self) -> StepChange:
         change = super()._lookup_changes()
         return change if self.ended is None else {**change, "programs": [*self.ended]}
 
@@ -100,7 +100,7 @@ class ProgramCalls(StepCalls):
         unsaved = len(self.noted)
         if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._changes(first))):
             return None
-        progress: StepRecord = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
+        progress: StepChange = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
         return {**self._update(), "record": {**self.state["record"], **progress, **self._lookup_changes()}}
 
     def _changes(self, call: Call) -> bool:
@@ -227,7 +227,7 @@ class ProgramCalls(StepCalls):
 
     def _ended(self) -> Sequence[Json]:
         """Return the programs of this attempt whose variables the next one sees."""
-        ended = self.state["record"].get("programs") or () if self.ended is None else self.ended
+        ended = self.state["record"]["programs"] if self.ended is None else self.ended
         return [each for each in ended if each["id"].startswith(f"{self.caller.attempt}.")]
 
     def _program_id(self, program: Call) -> str:

@@ -40,7 +40,7 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.planned import claim_of_calls
-from donewhen.state.records import JournalEntry, Pause, StepClaim, StepRecord
+from donewhen.state.records import JournalEntry, Pause, StepChange, StepClaim, StepRecord
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 
@@ -113,7 +113,7 @@ class StepProof(Proof):
     def is_answer(self) -> bool:
         """True if the step's result is the run's answer."""
         plan = self.context.state["run"].get("plan") or {}
-        return bool(self.record.get("answers")) and answering_step(plan) == self.context.caller.id
+        return self.record["answers"] and answering_step(plan) == self.context.caller.id
 
     @property
     def kept(self) -> str:
@@ -130,7 +130,7 @@ class StepProof(Proof):
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     context = StepContext.of(state, runtime, config, deps, deps.all_tools(runtime.context))
-    claim = state.get("decision") or state["record"].get("claim") or _claim_of_calls(context)
+    claim = state.get("decision") or state["record"]["claim"] or _claim_of_calls(context)
     if claim is None:
         return {"decision": None}
     update = await _prove(cast("StepClaim", claim), context)
@@ -148,14 +148,14 @@ def _claim_of_calls(context: StepContext) -> StepClaim | None:
     """
     state, settings, entries = context.state, context.settings, context.caller.known
     judge = is_audit_due(settings, state["run"], entries) and can_judge(context.deps, settings)
-    as_data = state["record"].get("answers") and state["run"].get("output_schema")
+    as_data = state["record"]["answers"] and state["run"].get("output_schema")
     return claim_of_calls(state["step"], entries, context.caller.language) if judge and not as_data else None
 
 
 async def _prove(claim: StepClaim, context: StepContext) -> Step:
     state, runtime, settings = context.state, context.runtime, context.settings
     record, criteria = state["record"], criteria_of(state["step"])
-    standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
+    standing = {int(number): stands for number, stands in record["standing"].items()}
     claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
@@ -167,15 +167,15 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
         claims,
         await _evidence_scope(context, claim, claims),
         {int(number): verdict for number, verdict in claim.get("decided", {}).items()},
-        record.get("imprecise") or {},
+        record["imprecise"],
         claim=claim,
-        doubted=bool(record.get("doubted")),
+        doubted=record["doubted"],
     )
     await refresh_stale_reads(proof)
     if needs := await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
         return _leave_for_budget(proof, needs)
-    reason = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
+    reason = str(claim["arguments"].get("unchanged") or record["unchanged"]).strip()
     bad = proof.bad()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
     if wanted := _other_language(proof):
@@ -199,7 +199,7 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
 def _other_language(proof: StepProof) -> str:
     """Return the language of the run if the answer declares another one and was not sent back for that; else ""."""
     context, planning = proof.context, proof.context.state["run"]["planning"]
-    if not proof.is_answer or proof.record.get("language_told"):
+    if not proof.is_answer or proof.record["language_told"]:
         return ""
     return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning["language"])
 
@@ -207,7 +207,7 @@ def _other_language(proof: StepProof) -> str:
 async def _said_meanwhile(context: StepContext) -> bool:
     """Return whether the user said something that no round of the step includes yet."""
     state = context.state
-    cursor = max(state["record"].get("interjection_cursor") or "", state["interjection_cursor"])
+    cursor = max(state["record"]["interjection_cursor"], state["interjection_cursor"])
     return bool(await new_interjections(context.runtime, cursor, state["step"]["id"]))
 
 
@@ -223,7 +223,7 @@ def _hear_first(proof: StepProof) -> Step:
 async def _heard(context: StepContext) -> list[JournalEntry]:
     """Return what the user said to the step while it worked."""
     state = context.state
-    run, own = state["interjection_cursor"], state["record"].get("interjection_cursor") or ""
+    run, own = state["interjection_cursor"], state["record"]["interjection_cursor"]
     return await heard_entries(context.runtime, state["step"]["id"], run, own)
 
 
@@ -258,12 +258,12 @@ async def _audit_result(proof: StepProof) -> list[str]:
     if not decides and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], proof.scope.result
-    record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
-    records = {**(state["run"].get("steps") or {}), id: record}
-    others = {key: other.get("verdicts") or [] for key, other in records.items()} if only else {}
+    unchanged = str(proof.claim["arguments"].get("unchanged") or "")
+    records = {**state["run"]["steps"], id: {**proof.record, "status": "done", "unchanged": unchanged}}
+    others = {key: other["verdicts"] for key, other in records.items()} if only else {}
     verdicts = {**others, id: proof.rows}
     subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if only else id)
-    subject = replace(subject, before=proof.record.get("judged"))
+    subject = replace(subject, before=proof.record["judged"])
     noted = len(context.noted)
     found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
     proof.judged = judged(subject, found, context.noted[noted:])
@@ -289,11 +289,11 @@ def _correction(problems: Sequence[str], then: str) -> str:
     return f"Correction: the step is not finished.\n{lines}\n{then}"
 
 
-def _change(proof: StepProof) -> StepRecord:
+def _change(proof: StepProof) -> StepChange:
     """Return the changes of the record that are the same however the proof ends."""
     bad = {v["criterion"] for v in proof.bad()}
     stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
-    change: StepRecord = {
+    change: StepChange = {
         "observed": proof.context.observed + len(proof.context.noted),
         "claim": None,
         "draft": "" if proof.claim.get("planned") else proof.claim["arguments"]["result"],
@@ -317,9 +317,9 @@ def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubte
     problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + objections + doubted
     forms = [str(v["criterion"]) for v in bad if v.get("form")]
     before = proof.imprecise
-    change: StepRecord = {
+    change: StepChange = {
         **_change(proof),
-        "language_told": bool(proof.record.get("language_told") or _other_language(proof)),
+        "language_told": bool(proof.record["language_told"] or _other_language(proof)),
         "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
     }
     if doubted and not bad:
@@ -347,7 +347,7 @@ def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubte
     emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
     reason = say_why(context.state["language"], "refused_checks", refused, said=said[:600])
     code = "refused" if proof.by_policy else "unproven"
-    failed: StepRecord = {**change, "status": "failed", "code": code, "reason": reason}
+    failed: StepChange = {**change, "status": "failed", "code": code, "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
 
 
@@ -355,7 +355,7 @@ def _ask_person(proof: StepProof, waiting: Pause) -> Step:
     """Leave with a question; the answer comes as an observation."""
     context = proof.context
     emit_charge(context.runtime, context.state["step"]["id"], context.spent)
-    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting}
+    change: StepChange = {**_change(proof), "status": "waiting", "waiting": waiting}
     messages = [_answer(proof.claim, READ_ON)]
     left = leave(context.state, context.runtime, change, messages, context.spent)
     return {"journal": context.noted, "spent": context.spent, **left}
@@ -365,7 +365,7 @@ def _leave_for_budget(proof: StepProof, needs: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
     decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
-    change: StepRecord = {**_change(proof), "status": "ready", "code": ""}
+    change: StepChange = {**_change(proof), "status": "ready", "code": ""}
     change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
     return {
         "journal": context.noted,
@@ -381,10 +381,10 @@ async def _accept(proof: StepProof) -> Step:
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=now())
     entry = await context.caller.texts.put_entry(entry)
     early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
-    done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
+    done: StepChange = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = proof.claim.get("said")
     messages = [_answer(proof.claim, "Accepted.")]
-    change: StepRecord = {**_change(proof), **done, "standing": {}, "draft": "", "judged": None}
+    change: StepChange = {**_change(proof), **done, "standing": {}, "draft": "", "judged": None}
     if not proof.scope.unchanged:
         change["unchanged"] = ""
     left = leave(state, context.runtime, change, messages, context.spent)
@@ -434,7 +434,7 @@ def recalled_spans(records: Iterable[StepRecord]) -> dict[str, list[list[int]]]:
     """Return what these steps recalled of each observation: one may build on results of others."""
     spans: dict[str, list[list[int]]] = {}
     for record in records:
-        for id, ranges in (record.get("recalled") or {}).items():
+        for id, ranges in record["recalled"].items():
             spans[id] = [*spans.get(id, []), *ranges]
     return spans
 

@@ -36,7 +36,7 @@ from donewhen.state.language.texts import known_language, primary_language, say_
 from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import CLAIMS, EXECUTE, PROGRAM
-from donewhen.state.records import StepClaim, StepRecord, StepStatus
+from donewhen.state.records import StepChange, StepClaim, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.values import store_label
 
@@ -61,14 +61,14 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
     if saved := await _load_reply(before, runtime):
         update = saved
     else:  # with what the user said in the meantime
-        cursor = max(state["record"].get("interjection_cursor") or "", state["interjection_cursor"])
+        cursor = max(state["record"]["interjection_cursor"], state["interjection_cursor"])
         informed, said = await with_interjections(before, cursor, runtime)
-        task = "" if informed["record"].get("answers") else str(informed["record"].get("task") or "")
+        task = "" if informed["record"]["answers"] else str(informed["record"]["task"] or "")
         voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
         update = await StepRound(informed, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *said]).run()
         update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
     after: Step = apply_update(before, update)
-    calls = after["record"]["status"] == "running" and after["record"].get("calls")
+    calls = after["record"]["status"] == "running" and after["record"]["calls"]
     if calls and (saved or await _save_reply(before, runtime, update)):
         after = apply_update(after, await ProgramCalls.of(after, runtime, config, deps, toolbox).run())
     return difference(state, after)
@@ -119,13 +119,13 @@ class StepRound(StepWork):
         state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
         controls = (*EXECUTE, PROGRAM) if settings.programs and offer.bound else EXECUTE
-        self.legal, self.claimed = offer.legal(controls), self.record.get("draft", "")
+        self.legal, self.claimed = offer.legal(controls), self.record["draft"]
         recalls = offer.bound or offer.more or state["known"] or state["before"]
         offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
         if not state["last"]:  # for the last step it equals finish_step (K1); it stays legal
             offered.append("finish_task")
         self.shown = offered
-        tools = offer.definitions(offered, self.tools, answers=bool(self.record.get("answers")))
+        tools = offer.definitions(offered, self.tools, answers=self.record["answers"])
         executor, attached = step.get("executor"), state["attachments"]
         own = self.deps.executors[executor].profile if executor else ""
         seeing = partial(self.deps.model, "execute", settings, executor)
@@ -165,7 +165,7 @@ class StepRound(StepWork):
 
     async def speak(self, message: AIMessage, decision: Decision) -> Step:
         """Go on after speech, which was streamed already; a call printed in it was not made (N10)."""
-        hint = silence_hint(self.state, self.runtime, self._note_silence().record)
+        hint = silence_hint(self.state, self.runtime, self._note_silence().record["silent"])
         said = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
         return self.go_on([message, HumanMessage(said)])
 
@@ -179,7 +179,7 @@ class StepRound(StepWork):
         """End the step as its model says."""
         kind, reason = decision.arguments["kind"], decision.arguments["reason"]
         status: StepStatus = "blocked" if kind == "blocked" else "failed"
-        change: StepRecord = {"status": status, "code": f"gave_up:{kind}", "reason": reason}
+        change: StepChange = {"status": status, "code": f"gave_up:{kind}", "reason": reason}
         messages = [message, *reply_messages(message, GIVEN_UP)]
         return leave(self.state, self.runtime, change, messages, self.spent)
 
@@ -209,7 +209,7 @@ class StepRound(StepWork):
             self.voice.retract("ask_user.question")
         if told:
             return self._note_silence().go_on([message, *reply_messages(message, told)])
-        change: StepRecord = {"status": "waiting", "waiting": waiting, "corrections": 0}
+        change: StepChange = {"status": "waiting", "waiting": waiting, "corrections": 0}
         return leave(state, self.runtime, change, [message], self.spent)
 
     def _note_silence(self) -> Self:

@@ -21,7 +21,7 @@ from donewhen.state.ledger import (
 )
 from donewhen.state.plan.order import needs_of, steps_after
 from donewhen.state.plan.steps import BLOCKED, GROWS, next_needs
-from donewhen.state.records import StepRecord
+from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import ENDED_BADLY, FINAL, UNFINISHED
 
@@ -45,7 +45,7 @@ class Move:
     """For `budget`: the id of the step, or "" for the whole run."""
     day: DayAccount | None = None
     """For `budget`: the account of the day that is used up, if it is that and not the run's."""
-    changes: dict[str, StepRecord] = field(default_factory=dict)
+    changes: dict[str, StepChange] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Situation:
     spent: Mapping[str, float]
     writers: Collection[str]
     """Ids of steps that may write."""
-    changes: dict[str, StepRecord]
+    changes: dict[str, StepChange]
 
     def move(self, kind: MoveKind, steps: Sequence[str] = (), **more: Any) -> Move:
         """Return a decision together with the record changes so far."""
@@ -75,44 +75,45 @@ def next_move(
     days: Sequence[DayAccount] = (),
 ) -> Move:
     """Decide the next move of a run. `writers` are the ids of steps that may write, `days` accounts of today."""
-    plan, records, late = values["plan"], values["steps"], settings.is_late()
+    plan, late = values["plan"], settings.is_late()
+    records: Records = values["steps"]
     changes = block_unreachable(plan, records, values.get("language", "en"))
     now: dict[str, StepRecord] = {
-        step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
+        step["id"]: {**records[step["id"]], **changes.get(step["id"], StepChange())} for step in plan["steps"]
     }
     spent = values.get("spent") or {}
     left = tightest(remaining(settings.limits, values.get("granted"), spent), *(day.left for day in days))
     situation = Situation(plan, now, settings, left, days, spent, writers, changes)
-    if early := [id for id, record in now.items() if record.get("finished_task")]:
+    if early := [id for id, record in now.items() if record["finished_task"]]:
         # Only a person may drop steps of a plan that a person approved.
         bound = settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user"
-        open_steps = any(record.get("status") not in FINAL for record in now.values())
-        if bound and not late and open_steps and not any(now[id].get("let_go") for id in early):
+        open_steps = any(record["status"] not in FINAL for record in now.values())
+        if bound and not late and open_steps and not any(now[id]["let_go"] for id in early):
             return situation.move("early", early)
         key = "finished_early" if open_steps else "worked"
         return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
-    if small := [id for id, record in now.items() if record.get("status") == "ready" and record.get("code") in GROWS]:
+    if small := [id for id, record in now.items() if record["status"] == "ready" and record["code"] in GROWS]:
         return situation.move("promote", small)
-    done = {id for id, record in now.items() if record.get("status") == "done"}
-    if ready := [id for id in steps_after(plan, done) if now[id].get("status", "pending") in ("pending", "ready")]:
+    done = {id for id, record in now.items() if record["status"] == "done"}
+    if ready := [id for id in steps_after(plan, done) if now[id]["status"] in ("pending", "ready")]:
         return _dispatch(situation, ready, late)
-    if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
+    if waiting := [id for id, record in now.items() if record["status"] == "waiting"]:
         # No answer helps after the deadline.
         return situation.move("budget", waiting, key="deadline") if late else situation.move("ask", waiting)
-    if failed := [id for id, record in now.items() if has_failed(record) and not record.get("handled")]:
+    if failed := [id for id, record in now.items() if has_failed(record) and not record["handled"]]:
         return situation.move("failed", failed)
     return situation.move("end", key="worked")
 
 
 def has_failed(record: StepRecord) -> bool:
     """Return whether a step itself ended badly; a step blocked by another one did not."""
-    status, by_itself = record.get("status"), record.get("code") == BLOCKED
+    status, by_itself = record["status"], record["code"] == BLOCKED
     return status in ("failed", "exhausted") or (status in ENDED_BADLY and by_itself)
 
 
-def block_unreachable(plan: Mapping[str, Any], records: Records, language: str = "en") -> dict[str, StepRecord]:
+def block_unreachable(plan: Mapping[str, Any], records: Records, language: str = "en") -> dict[str, StepChange]:
     """Block steps whose needs ended badly, are missing or circular, and their dependants."""
-    status = {step["id"]: records.get(step["id"], {}).get("status", "pending") for step in plan["steps"]}
+    status = {step["id"]: records[step["id"]]["status"] for step in plan["steps"]}
     possible = {id for id in status if status[id] not in (*UNFINISHED, *ENDED_BADLY)}
     more = True
     while more:
@@ -134,9 +135,9 @@ def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Coll
     return say_why(language, "needs", step=[*status].index(other) + 1, status=words)
 
 
-def _skip_open_steps(records: Records) -> dict[str, StepRecord]:
-    reason = next(reason_text for record in records.values() if (reason_text := record.get("finished_task")))
-    return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL}
+def _skip_open_steps(records: Records) -> dict[str, StepChange]:
+    reason = next(reason_text for record in records.values() if (reason_text := record["finished_task"]))
+    return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r["status"] not in FINAL}
 
 
 def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
@@ -148,7 +149,7 @@ def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
         key = "deadline" if late else first_exhausted(free, needs[ready[0]]) or ""
         used_up = (day for day in situation.days if day.left.get(key, math.inf) <= RESERVE.get(key, 0))
         return situation.move("budget", ready, key=key, day=next(used_up, None))
-    own = {id: remaining(limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
+    own = {id: remaining(limits, records[id]["granted"], records[id]["spent"]) for id in ready}
     able = [id for id in ready if not first_exhausted(own[id], needs[id]) and not first_exhausted(free, needs[id])]
     if not able:
         short = next(id for id in ready if first_exhausted(own[id], needs[id]))

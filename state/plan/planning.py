@@ -11,6 +11,7 @@ from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import Mode, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import record_of
 
 RESULT_CHARS = 2000
 REASON_CHARS = 300
@@ -87,7 +88,7 @@ def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) ->
     alone = bool(chosen) and mode_of(values) == "step" and len((values.get("plan") or {}).get("steps", ())) == 1
     if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or goes_on(values["planning"]):
         return []
-    extended = bool(((values.get("steps") or {}).get(id) or {}).get("granted"))
+    extended = bool(values["steps"][id]["granted"])
     unseen = (values.get("approval") or {}).get("by") == "policy" and settings.confirm in ("writes", "complex")
     return [*([] if extended else ["rounds"]), *(["write"] if unseen else [])]
 
@@ -172,7 +173,7 @@ def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None
     return {
         **_planning(values["planning"]["number"] + 1, why),
         "finished": _finished(values),
-        "failed": [step["id"] for step in steps if has_failed(records.get(step["id"], {}))],
+        "failed": [step["id"] for step in steps if has_failed(record_of(records, step["id"]))],
         "feedback": {"text": words, "about": None} if words else None,
     }
 
@@ -180,9 +181,9 @@ def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None
 def _finished(values: Mapping[str, Any]) -> dict[str, Json]:
     records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     return {
-        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
+        step["id"]: {"content": step["content"], "result": records[step["id"]]["result"][:RESULT_CHARS]}
         for step in steps
-        if records.get(step["id"], {}).get("status") == "done"
+        if record_of(records, step["id"])["status"] == "done"
     }
 
 
@@ -236,7 +237,7 @@ def standing_plan(values: Mapping[str, Any]) -> Json | None:
     steps = [
         {"id": step["id"], "status": "done", **finished[step["id"]]}
         if step["id"] in finished
-        else {**step, "status": records.get(step["id"], {}).get("status", "pending")}
+        else {**step, "status": record_of(records, step["id"])["status"]}
         for step in approved["steps"]
     ]
     if len(steps) == 1 and not approved.get("done_when"):
@@ -253,11 +254,11 @@ def unfinished_steps(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the started but unfinished steps of this request, of any plan, as id → content."""
     records, contents = values.get("steps") or {}, {}
     for id, record in records.items():
-        if record.get("replaced"):
+        if record["replaced"]:
             contents[id] = record["replaced"]["content"]
     for step in (values.get("plan") or {}).get("steps", ()):
-        record = records.get(step["id"], {})
-        if record.get("status", "pending") not in ("pending", "done") and (record.get("rounds") or record["observed"]):
+        record = record_of(records, step["id"])
+        if record["status"] not in ("pending", "done") and (record["rounds"] or record["observed"]):
             contents[step["id"]] = step["content"]
     return contents
 
@@ -266,4 +267,4 @@ def finished_steps(values: Mapping[str, Any]) -> list[Json]:
     """Return the finished steps that are kept: `{id, content, spent}`."""
     records = values.get("steps") or {}
     finished = values["planning"]["finished"].items()
-    return [{"id": id, "content": row["content"], "spent": records[id].get("spent") or {}} for id, row in finished]
+    return [{"id": id, "content": row["content"], "spent": records[id]["spent"]} for id, row in finished]

@@ -7,6 +7,7 @@ from donewhen.state.language.texts import say
 from donewhen.state.ledger import ROUND
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import NOT_MADE, StepRecord, decision_on
+from donewhen.state.statuses import fresh_record
 
 SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
@@ -23,69 +24,17 @@ MALFORMED = "malformed"
 
 def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
     """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79)."""
-    over = {
-        id: record for id, record in records.items() if record.get("status") == "failed" and not record.get("handled")
-    }
+    over = {id: record for id, record in records.items() if record["status"] == "failed" and not record["handled"]}
     return {
         id: fresh_record(record)
         for id, record in over.items()
-        if record.get("code") == MALFORMED and record.get("attempt", 1) == 1
-    }
-
-
-def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
-    """Return the record of a step that has not started.
-
-    If it replaces an older step with the same id, `attempt` and `observed` continue, so that no observation id or
-    effect key is reused, rejected calls stay rejected, and it has heard what it heard. Everything else of an attempt
-    starts afresh.
-    """
-    earlier = before or {}
-    return {
-        "status": "pending",
-        "ended": "",
-        "attempt": earlier.get("attempt", 0) + 1,
-        "observed": earlier.get("observed", 0),
-        "rounds": 0,
-        "corrections": 0,
-        "refused": 0,
-        "silent": 0,
-        "silent_most": 0,
-        "questions": 0,
-        "result": "",
-        "reason": "",
-        "code": "",
-        "verdicts": [],
-        "standing": {},
-        "draft": "",
-        "imprecise": {},
-        "unchanged": "",
-        "language_told": False,
-        "judged": None,
-        "doubted": False,
-        "audit": None,
-        "said": None,
-        "found": [],
-        "recalled": {},
-        "spent": {},
-        "granted": {},
-        "calls": [],
-        "held": [],
-        "claim": None,
-        "then": None,
-        "delegated": False,
-        "waiting": None,
-        "handled": False,
-        "finished_task": None,
-        "let_go": False,
-        "wrote": [],
-        "rejected": dict(earlier.get("rejected") or {}),
+        if record["code"] == MALFORMED and record["attempt"] == 1
     }
 
 
 def fresh_records(
     plan: Mapping[str, Any],
-    records: Mapping[str, Any],
+    records: Mapping[str, StepRecord],
     before: Mapping[str, Any] | None,
     stale: Collection[str] = (),
 ) -> dict[str, StepRecord]:
@@ -94,7 +43,7 @@ def fresh_records(
     fresh: dict[str, StepRecord] = {}
     for step in plan["steps"]:
         earlier = records.get(step["id"])
-        status = (earlier or {}).get("status")
+        status = earlier["status"] if earlier else None
         stays = status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
         stays = stays or (status == "ready" and _work_of(old.get(step["id"])) == _work_of(step))
         if stays and step["id"] not in stale:
@@ -123,20 +72,20 @@ def _work_of(step: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:
     """Return the amounts of which a step's next action takes one: for calls, for a claim, or for a round."""
-    if calls := record.get("calls"):
+    if calls := record["calls"]:
         free = calls[0]["name"] in LOOKUPS or decision_on(calls[0]) in NOT_MADE
         return () if free else ("tool_calls",)
-    if claim := record.get("claim"):
+    if claim := record["claim"]:
         return (claim["needs"],)
     return ROUND
 
 
 def standstill(record: StepRecord, language: str = "en") -> str:
     """Return a notice about a step whose last rounds brought nothing new; "" otherwise."""
-    rounds = record.get("silent", 0)
+    rounds = record["silent"]
     return say(language, "ask", "standstill", rounds=rounds) if rounds >= SILENT_ROUNDS else ""
 
 
 def transcript_key(id: str, record: StepRecord) -> str:
     """Return the key of a step's stored rounds; each attempt has its own."""
-    return id if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}"
+    return id if record["attempt"] == 1 else f"{id}@{record['attempt']}"

@@ -12,7 +12,7 @@ from donewhen.state.proof.journal import canonical_json
 from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
-from donewhen.state.statuses import UNFINISHED
+from donewhen.state.statuses import UNFINISHED, record_of
 
 CODES: dict[str, Status | None] = {
     "answered": "completed",  # or `answered`, if it is words only; except an approved plan that was not carried out
@@ -44,16 +44,16 @@ UNDONE_NAMED = 20
 
 def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
     """Return whether a step is done and every criterion satisfies the level."""
-    verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
-    return record.get("status") == "done" and all(
+    verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record["verdicts"]}
+    return record["status"] == "done" and all(
         enough(verdicts.get(number, "failed"), criterion, level)
         for number, criterion in enumerate(criteria_of(step), 1)
     )
 
 
-def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
+def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, StepRecord], settings: Settings) -> Status:
     """Return the status of a run; never better than its steps, and never worse than what is proven."""
-    rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
+    rows = [(step, record_of(steps, step["id"])) for step in (plan or {}).get("steps", ())]
     good = [is_step_proven(step, record, settings.verification) for step, record in rows]
     if (fixed := CODES[code]) not in (None, "failed"):
         return "partial" if fixed == "completed" and not all(good) else fixed
@@ -61,9 +61,9 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
         # What nobody but a policy dropped, with nothing in its place, was part of the work.
         dropped = any(row["by"] == "policy" and not row["instead"] for row in replaced_rows(plan or {}, steps))
         return "partial" if dropped else "completed"
-    if any(record.get("status") == "exhausted" for _, record in rows):
+    if any(record["status"] == "exhausted" for _, record in rows):
         return "exhausted"
-    return "partial" if any(record.get("status") == "done" for _, record in rows) else "failed"
+    return "partial" if any(record["status"] == "done" for _, record in rows) else "failed"
 
 
 def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:

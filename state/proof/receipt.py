@@ -14,6 +14,7 @@ from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
 from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import record_of
 
 Status = Literal["completed", "answered", "partial", "failed", "cancelled", "exhausted"]
 """How a run ended. `completed`: something was done or looked up, and shown. `answered`: the user has words, and nothing
@@ -343,7 +344,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "schedule": schedule_of(values),
         "verification": settings.verification,
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
-        "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
+        "steps": [_step_row(step, record_of(records, step["id"]), journal) for step in plan.get("steps", ())],
         "replaced": replaced_rows(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
@@ -427,20 +428,20 @@ def _as_unknown(call: Mapping[str, Any]) -> Json:
     return {**call, "id": call["step"], "ok": False, "effect": call["kind"], "unknown": True}
 
 
-def replaced_rows(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
+def replaced_rows(plan: Mapping[str, Any], records: Mapping[str, StepRecord]) -> list[ReplacedRow]:
     """Return the steps of earlier plans of this request that were neither done nor kept."""
     ids = {step["id"] for step in plan.get("steps", ())}
     return [
         {
             "id": id,
             "content": record["replaced"]["content"],
-            "status": record.get("status", "skipped"),
-            "reason": record.get("reason", ""),
+            "status": record["status"],
+            "reason": record["reason"],
             "by": record["replaced"]["by"],
             "instead": record["replaced"]["instead"],
         }
         for id, record in records.items()
-        if id not in ids and record.get("replaced")
+        if id not in ids and record["replaced"]
     ]
 
 
@@ -450,10 +451,10 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
-def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
+def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping[str, StepRecord]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
-    said = plan.get("speak") if entry["step"] == PLANNING else records.get(entry["step"], {}).get("result")
+    said = plan.get("speak") if entry["step"] == PLANNING else record_of(records, entry["step"])["result"]
     return {
         "id": entry["id"],
         "question": asked.get("question"),
@@ -500,17 +501,17 @@ def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Jou
     row: StepRow = {
         "id": step["id"],
         "content": step["content"],
-        "status": record.get("status", "pending"),
-        "reason": record.get("reason", ""),
-        "result": record.get("result", ""),
-        "rounds": record.get("rounds", 0),
-        "started": record.get("started", ""),
-        "ended": record.get("ended", ""),
-        "spent": dict(record.get("spent") or {}),
-        "unchanged": record.get("unchanged") or "",
-        "silent_rounds": record.get("silent_most", 0),
+        "status": record["status"],
+        "reason": record["reason"],
+        "result": record["result"],
+        "rounds": record["rounds"],
+        "started": record["started"],
+        "ended": record["ended"],
+        "spent": dict(record["spent"]),
+        "unchanged": record["unchanged"],
+        "silent_rounds": record["silent_most"],
         "repeated": redact_json(repeated_calls(journal, step["id"])),
-        "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
+        "criteria": criteria_rows(criteria_of(step), record["verdicts"]),
     }
     if step.get("executor"):
         row["executor"] = step["executor"]

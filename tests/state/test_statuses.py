@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.plan.steps import fresh_record
-from donewhen.state.statuses import FINAL, FOLLOWS, change_status
+from donewhen.state.statuses import FINAL, FOLLOWS, change_status, fresh_record
 
 PAUSE: Any = {"id": "s1.q1", "kind": "question", "question": "Which?"}
 

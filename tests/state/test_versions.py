@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from donewhen import Agent, Settings, StorageError, build_graph
 from donewhen.state.channels import VERSION
 from donewhen.state.plan.planning import plan_request
-from donewhen.state.plan.steps import fresh_record
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.receipt import Outcome, receipt
+from donewhen.state.statuses import fresh_record
 from donewhen.state.versions import MIGRATIONS, migrate, migrate_inside
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions

@@ -9,7 +9,7 @@ import pytest
 from donewhen import Agent, StaleAnswer
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash
-from donewhen.state.records import JournalEntry
+from donewhen.state.records import JournalEntry, StepRecord
 from tests.kit.runs import Outbox, config
 from tests.kit.storage.asked import CASES, answered, asked
 from tests.kit.storage.cases import fresh_url
@@ -18,11 +18,14 @@ from tests.kit.storage.planned import CASES as PLANNED
 from tests.kit.storage.planned import finished, planned
 from tests.kit.storage.planned import opened as planning_agent
 from tests.kit.storage.release import DATA, script
+from tests.kit.storage.worked import ROUNDS, stored_rounds
+from tests.kit.storage.worked import finished as finished_work
 
 RELEASES = sorted(DATA.glob("stored-*.sqlite.gz"))
 DECIDED = sorted(DATA.glob("decided-*.sqlite.gz"))
 ASKED = sorted(DATA.glob("asked-*.sqlite.gz"))
 IN_PLANNING = sorted(DATA.glob("planned-*.sqlite.gz"))
+AT_WORK = sorted(DATA.glob("worked-*.sqlite.gz"))
 
 
 def unpack(release: Path, folder: Path) -> Path:
@@ -95,6 +98,36 @@ async def test_observations_of_a_release_have_what_each_observation_has(stored: 
             found += [*(values.get("journal") or ()), *(values.get("before") or ())]
     assert found
     assert all(JournalEntry.__required_keys__ <= entry.keys() for entry in found)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [*RELEASES, *DECIDED, *ASKED, *IN_PLANNING, *AT_WORK],
+    ids=lambda path: path.name.removesuffix(".sqlite.gz"),
+)
+async def test_steps_of_a_release_have_what_each_step_has(stored: Path, tmp_path: Path) -> None:
+    """R06, Q88: no code asks whether a key of a record is there, so what a release stored has them all."""
+    async with opened(unpack(stored, tmp_path), Post()) as agent:
+        found = [record for row in await agent.threads() for record in (await agent.get(row.thread_id)).steps.values()]
+    assert found
+    assert all(record.keys() == StepRecord.__required_keys__ for record in found)
+
+
+@pytest.mark.parametrize("stored", AT_WORK, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_two_steps_at_work_go_on_after_an_update(stored: Path, tmp_path: Path) -> None:
+    """R06, Q88: no round is lost or repeated, wherever the next version dies as well, with one step of each shape."""
+    assert await stored_rounds(f"sqlite:///{unpack(stored, tmp_path)}") == [1, 1]
+    for number in range(1, 60, 2):
+        storage, died = f"sqlite:///{unpack(stored, tmp_path / str(number))}", True
+        with suppress(Exception):
+            await finished_work(storage, Crash(number, only=["put"]))
+            died = False
+        run = await finished_work(storage)
+        assert run.status == "completed", number
+        assert [record["rounds"] for record in run.steps.values()] == [ROUNDS, ROUNDS], number
+        if not died:
+            break
+    assert number > 3
 
 
 @pytest.mark.parametrize("thread", CASES)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from donewhen.state.ledger import Limits, add, first_exhausted, remaining
 from donewhen.state.plan.next import RESERVE, block_unreachable, next_move
 from donewhen.state.plan.order import ancestors, needs_of
-from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
+from donewhen.state.plan.steps import fresh_records, next_needs
 from donewhen.state.settings import Settings
-from donewhen.state.statuses import FINAL
+from donewhen.state.statuses import FINAL, fresh_record
 
 ENDS = ("done", "done", "done", "failed", "blocked", "exhausted", "waiting", "ready", "calls", "claim", "finished")
 
@@ -184,7 +184,9 @@ def test_a_move_in_a_long_plan_is_linear_work(needs: str) -> None:
             "the first": lambda n: ["s0"],
         }
         steps = [{"id": f"s{n}", "content": "x", "depends_on": declared[needs](n) if n else []} for n in range(count)]
-        run: Any = {"plan": {"steps": steps}, "steps": {f"s{n}": {"status": "done"} for n in range(count // 2)}}
+        run: Any = {"plan": {"steps": steps}, "steps": {step["id"]: fresh_record() for step in steps}}
+        for n in range(count // 2):
+            run["steps"][f"s{n}"]["status"] = "done"
         profile = Profile()
         profile.enable()
         move = next_move(run, Settings(max_parallel=1))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from donewhen.state.plan.order import find_circle, needs_of
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.steps import fresh_records
+from donewhen.state.statuses import fresh_record
 
 
 @st.composite
@@ -51,7 +52,7 @@ def test_exactly_what_was_built_on_it_is_done_again(plan: dict[str, Any], data: 
     assert [criterion["text"] for criterion in whole["done_when"]] == goal
     assert not find_circle(whole["steps"])
     assert {need for step in whole["steps"] for need in step["depends_on"] or ()} <= set(after)
-    records = {id: {"status": "done", "attempt": 1, "observed": 3, "rounds": 1, "result": id} for id in done}
+    records: Any = {id: {**fresh_record(), "status": "done", "observed": 3, "rounds": 1, "result": id} for id in done}
     fresh = fresh_records(whole, records, plan, whole["change"]["stale"])
     assert set(fresh) == set(after) - (done - redone - built)
     assert all(fresh[id]["attempt"] == 2 and fresh[id]["observed"] == 3 for id in built)

@@ -11,19 +11,22 @@ from donewhen.state.proof.outcome import (
     summary,
 )
 from donewhen.state.proof.receipt import receipt
+from donewhen.state.records import StepRecord, StepStatus
 from donewhen.state.settings import Settings
+from donewhen.state.statuses import fresh_record
 
 GROUNDED = Settings()
 STEP = {"id": "s1", "content": "count", "done_when": [{"text": "counted", "check": None, "judge": False}]}
 PLAN = {"title": "t", "revision": "r", "steps": [STEP, {**STEP, "id": "s2", "content": "write"}]}
 
 
-def done(verdict: str = "cited") -> dict[str, Any]:
-    return {"status": "done", "result": "3", "verdicts": [{"criterion": 1, "verdict": verdict, "evidence": []}]}
+def done(verdict: str = "cited") -> StepRecord:
+    verdicts = [{"criterion": 1, "verdict": verdict, "evidence": []}]
+    return {**fresh_record(), "status": "done", "result": "3", "verdicts": verdicts}
 
 
-def ended(status: str) -> dict[str, Any]:
-    return {"status": status, "reason": f"it {status}", "result": "half a result"}
+def ended(status: StepStatus) -> StepRecord:
+    return {**fresh_record(), "status": status, "reason": f"it {status}", "result": "half a result"}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def ended(status: str) -> dict[str, Any]:
         (done(), ended("skipped"), "worked", "partial"),
         (done(), ended("exhausted"), "worked", "exhausted"),
         (ended("failed"), ended("blocked"), "worked", "failed"),
-        (done(), {}, "worked", "partial"),
+        (done(), fresh_record(), "worked", "partial"),
         (done(), done(), "finished_early", "partial"),
         (done(), done(), "delivered_early", "partial"),
         (done(), done(), "cancelled", "cancelled"),
@@ -45,7 +48,7 @@ def ended(status: str) -> dict[str, Any]:
         (done(), ended("failed"), "declined", "partial"),
         (done(), ended("failed"), "no_plan", "partial"),
         (done(), ended("failed"), "model_error", "partial"),
-        (ended("failed"), {}, "declined", "failed"),
+        (ended("failed"), fresh_record(), "declined", "failed"),
     ],
 )
 def test_the_status_is_never_better_than_the_steps(first: Any, second: Any, code: str, status: str) -> None:
@@ -61,14 +64,14 @@ def test_every_code_has_one_status(code: str) -> None:
     assert (status == "completed") == (code in ("answered", "scheduled"))
 
 
-def _receipt(second: dict[str, Any], status: str = "partial", **values: Any) -> dict[str, Any]:
+def _receipt(second: StepRecord, status: str = "partial", **values: Any) -> dict[str, Any]:
     return receipt({"plan": PLAN, "steps": {"s1": done(), "s2": second}, **values}, GROUNDED, status, "worked")
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "ready", "waiting"])
-def test_a_step_under_way_is_not_started_for_the_user(status: str) -> None:
+def test_a_step_under_way_is_not_started_for_the_user(status: StepStatus) -> None:
     """D02: whatever it was doing, a step that did not end is not done."""
-    assert "- Not done (not started): write" in summary(_receipt({"status": status}))
+    assert "- Not done (not started): write" in summary(_receipt({**fresh_record(), "status": status}))
 
 
 def test_nothing_is_said_to_come_next_where_nothing_would() -> None:

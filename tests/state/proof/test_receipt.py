@@ -19,7 +19,7 @@ from donewhen.state.proof.outcome import CODES, status_of, summary, unfinished_l
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt, receipt
 from donewhen.state.settings import Settings
-from donewhen.state.statuses import FINAL, UNFINISHED
+from donewhen.state.statuses import FINAL, UNFINISHED, fresh_record
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
 from tests.kit.runs import Outbox, values
@@ -211,7 +211,7 @@ RECORD = st.fixed_dictionaries(
         "result": st.sampled_from(["", "a result"]),
         "verdicts": st.lists(st.fixed_dictionaries({"criterion": st.integers(0, 4), "verdict": VERDICTS}), max_size=4),
     }
-)
+).map(lambda fields: {**fresh_record(), **fields})
 GOOD: Mapping[str, set[str]] = {
     "claimed": {"unverified", "cited", "proven"},
     "grounded": {"cited", "proven"},
