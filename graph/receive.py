@@ -48,7 +48,7 @@ NOT_TAKEN = "donewhen_not_taken"
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start a new request with a fresh plan and fresh budgets; the conversation is kept."""
     settings, given = runtime.context, with_request_last(state)
-    messages = [clean_message(message) for message in given]
+    messages = _cleaned(given, state.get("request"))
     goal = clean_text((typed_reply(messages) or "").strip())
     ended_unplanned = state.get("ending") and not state.get("approval")  # other words then are a new request
     if was_cut_off(state) and goal and (says_continue(goal) or not ended_unplanned):
@@ -179,6 +179,12 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     if (clean_text(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
         return messages
     return [*messages[:at], *messages[at + 1 :], messages[at]]
+
+
+def _cleaned(messages: Sequence[AnyMessage], received: str | None) -> list[AnyMessage]:
+    """Clean the messages that came since the request before, whose id is `received`: those until it were clean then."""
+    at = next((at for at in reversed(range(len(messages))) if messages[at].id == received), -1) if received else -1
+    return [*messages[: at + 1], *map(clean_message, messages[at + 1 :])]
 
 
 def clean_message(message: AnyMessage) -> AnyMessage:

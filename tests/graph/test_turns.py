@@ -114,6 +114,17 @@ async def test_goals_in_any_characters_are_worked_on() -> None:
         model.requests[0].text.encode()
 
 
+async def test_what_others_said_between_two_requests_is_cleaned() -> None:
+    """S03: in an outer graph, another agent may speak between two requests; its characters are made storable, too."""
+    agent = Agent(ScriptedModel([answer("one"), answer("two")]), storage="memory:")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    await agent.graph.ainvoke({"messages": [("user", "first\0")]}, config)
+    values = await agent.graph.ainvoke({"messages": [("ai", "half \ud83d"), ("user", "second\0")]}, config)
+    assert [message.text for message in values["messages"]] == [
+        "first\ufffd", "one", "half \ufffd", "second\ufffd", "two",
+    ]  # fmt: skip
+
+
 def look(x: str) -> str:
     """Look at something."""
     return f"{x} is 21\n" + "more\n" * 8_000

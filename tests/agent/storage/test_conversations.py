@@ -5,9 +5,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import AnyMessage
 
 from donewhen import Agent
 from donewhen.agent.storage.serializer import StrictSerializer
+from donewhen.graph import receive
+from donewhen.graph.receive import clean_message
 from donewhen.state.channels import MESSAGES_EVERY
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.storage.cases import fresh_url
@@ -28,16 +31,22 @@ async def test_turns_of_a_conversation_read_the_same(
 ) -> None:
     """R11, N50: after a turn that planned and wrote, each of the next turns reads the state once.
 
-    The last twenty turns read as many stored values as the twenty before them.
+    The last twenty turns read as many stored values as the twenty before them. Of the conversation, each looks for
+    characters that cannot be stored only in the answer before it and in its own question.
     """
-    read: list[bytes] = []
+    read, cleaned = list[bytes](), list[str]()
     load = StrictSerializer.loads_typed
 
     def count(self: StrictSerializer, data: tuple[str, bytes]) -> object:
         read.append(data[1])
         return load(self, data)
 
+    def count_cleaned(message: AnyMessage) -> AnyMessage:
+        cleaned.append(message.text)
+        return clean_message(message)
+
     monkeypatch.setattr(StrictSerializer, "loads_typed", count)
+    monkeypatch.setattr(receive, "clean_message", count_cleaned)
     turns = 3 * PERIOD
     plan = submit_plan([{"content": "note it", "done_when": ["it is noted"], "tools": ["note"]}])
     script = [plan, call("note", text="x"), finish_step("noted", "s1.1")]
@@ -55,6 +64,8 @@ async def test_turns_of_a_conversation_read_the_same(
     await agent.aclose()
     assert sum(values[-PERIOD:]) <= sum(values[-2 * PERIOD : -PERIOD]) * 1.05, values
     assert set(whole[-PERIOD:]) == {1}, whole
+    assert cleaned[-2:] == [f"the answer {turns - 2}", f"What about {turns - 1}?"]
+    assert len(cleaned) < 3 * turns
 
 
 async def test_a_turn_does_not_store_the_conversation_again(tmp_path: Path) -> None:
