@@ -442,7 +442,7 @@ class _Request:
             if "free_turns" not in prepared.sent:
                 messages = in_turns(History(messages, [None] * len(messages), foreign=False)).messages
         else:
-            messages = prepared.renamed.shown(messages)
+            messages = prepared.renamed.show(messages)
         options = prepared.options
         if "cache_marks" in prepared.sent:
             messages = self._mark_for_cache(messages)

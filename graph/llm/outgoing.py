@@ -1,4 +1,5 @@
-"""Make the history fit for whoever is asked next: rebuilt from what was read, so that no reply can spoil a request.
+"""Make the history fit for the model that is asked next. It is rebuilt from what was read, so that no reply can spoil a
+request.
 
 A reply goes back as its provider wrote it only to the same model at the same server, and only if nothing of it had to
 be read otherwise. Thoughts, signatures and the like are kept with it and are given to nobody else. Any other reply is
@@ -49,7 +50,7 @@ class History(NamedTuple):
     packets: list[Mapping[str, Any] | None]
     """For each message, what its server sent beside it and wants back; None if there is nothing."""
     foreign: bool
-    """Whether calls stand in it without the thoughts that this model would have had before them."""
+    """True if it has calls without the thoughts that this model would have written before them."""
 
 
 class _FitRound(NamedTuple):
@@ -63,7 +64,7 @@ class _FitRound(NamedTuple):
 
 
 class FitRounds:
-    """The rounds of the last request of a conversation: the next one repeats them, and they are not fit again."""
+    """The fitted rounds of a conversation's last request. The next one repeats them, so they are fitted once."""
 
     def __init__(self) -> None:
         self._maker = ""
@@ -72,9 +73,9 @@ class FitRounds:
 
     def fit(self, place: int, round: list[BaseMessage], maker: str) -> _FitRound:
         """Return the round at this place, after those that were fit before it, for the model `maker`."""
-        known = self._rounds[place] if place < len(self._rounds) and maker == self._maker else None
-        if known and len(known.round) == len(round) and all(map(operator.is_, known.round, round)):
-            return known
+        fitted = self._rounds[place] if place < len(self._rounds) and maker == self._maker else None
+        if fitted and len(fitted.round) == len(round) and all(map(operator.is_, fitted.round, round)):
+            return fitted
         if place < len(self._rounds):
             del self._rounds[place:]
             self._ids = _FreshIds(call["id"] for each in self._rounds for call in each.calls)
@@ -92,9 +93,9 @@ def fit_history(messages: Sequence[BaseMessage], maker: str, rounds: FitRounds |
     rounds, place = rounds or FitRounds(), 0
     for round in _rounds(messages):
         if isinstance(round[0], AIMessage):
-            known = rounds.fit(place, round, maker)
-            fitted, packet = known.messages, known.packet
-            place, foreign = place + 1, foreign or known.foreign
+            fitted_round = rounds.fit(place, round, maker)
+            fitted, packet = fitted_round.messages, fitted_round.packet
+            place, foreign = place + 1, foreign or fitted_round.foreign
         else:
             # A result without its call, as after a cut, is a text.
             whole = map(_without_halves, round)
@@ -157,7 +158,7 @@ def any_lacks_thoughts(history: History, error: BaseException) -> bool:
 
 
 def refuses_images(messages: Sequence[BaseMessage], error: BaseException) -> bool:
-    """Return True if a server refused a request for what it may say of the images of tools in it."""
+    """Return True if a request has images of tools, and the server's refusal may be about them."""
     return has_images(messages) and _ABOUT_IMAGES.search(str(error)) is not None
 
 
@@ -206,16 +207,16 @@ def _fit_round(round: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> _Fit
             changed = True
             continue
         named = ids.give(call["id"] or "", str(reply.id or ""), keep=own or MADE_BY not in reply.response_metadata)
-        found = results.get(call["id"] or "")
-        answer = found.pop(0) if found else ToolMessage(NO_RESULT, tool_call_id=named)
+        answers_of_call = results.get(call["id"] or "")
+        answer = answers_of_call.pop(0) if answers_of_call else ToolMessage(NO_RESULT, tool_call_id=named)
         changed = changed or named != call["id"]
         calls.append({**call, "id": named})
         answers.append(answer if answer.tool_call_id == named else answer.model_copy(update={"tool_call_id": named}))
     for broken in reply.invalid_tool_calls:
         words.append(f"(called {(broken['name'] or '')[:100]!r} with {(broken['args'] or '')[:_WORDS_CHARS]})")
-    left = {id(message) for found in results.values() for message in found}
-    kept = (each for each in after if id(each) in left or not isinstance(each, ToolMessage))
-    others = [_as_words(each) if isinstance(each, ToolMessage) else each for each in kept]
+    left = {id(message) for answers_of_call in results.values() for message in answers_of_call}
+    following = (each for each in after if id(each) in left or not isinstance(each, ToolMessage))
+    others = [_as_words(each) if isinstance(each, ToolMessage) else each for each in following]
     sent = _rebuild(reply, calls, words, own=own, changed=changed)
     messages = [sent, *map(_without_halves, [*answers, *others])]
     foreign = bool(sent.tool_calls and not (own and has_thoughts(sent)))
@@ -229,9 +230,9 @@ def _rebuild(reply: AIMessage, calls: list[Any], words: Sequence[str], *, own: b
         return reply
     text = "\n".join(filter(None, [clean_text(reply.text).strip(), *words]))
     blocks = reply.content if own and isinstance(reply.content, list) else ()
-    kept: list[Any] = [block for block in blocks if isinstance(block, dict) and block.get("type") in _KEPT_BLOCKS]
-    text = text if text or calls or kept else NO_TEXT
-    content = [*kept, *([{"type": "text", "text": text}] if text else [])] if kept else text
+    thoughts: list[Any] = [block for block in blocks if isinstance(block, dict) and block.get("type") in _KEPT_BLOCKS]
+    text = text if text or calls or thoughts else NO_TEXT
+    content = [*thoughts, *([{"type": "text", "text": text}] if text else [])] if thoughts else text
     return AIMessage(content, id=reply.id, tool_calls=calls)
 
 

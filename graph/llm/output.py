@@ -85,13 +85,13 @@ class OutputForm:
 
     def read(self, arguments: Mapping[str, Any], text: str = "") -> tuple[Any, list[str]]:
         """Return the data in a call's arguments, or in a text that is JSON, and its problems."""
-        given = {"output": arguments["output"]} if "output" in arguments else _parse_data(text)
-        if given is None:
+        data = {"output": arguments["output"]} if "output" in arguments else _parse_data(text)
+        if data is None:
             return None, ["output is missing"]
-        given, problems = self._arguments.read(given)
-        if not problems and (size := len(json.dumps(given["output"], ensure_ascii=False))) > OUTPUT_CHARS:
+        data, problems = self._arguments.read(data)
+        if not problems and (size := len(json.dumps(data["output"], ensure_ascii=False))) > OUTPUT_CHARS:
             problems = [f"output has {size:,} characters; at most {OUTPUT_CHARS:,}"]
-        return given["output"], problems or self._type_problems(given["output"])
+        return data["output"], problems or self._type_problems(data["output"])
 
     def _type_problems(self, value: Any) -> list[str]:
         if self._adapter is None:
@@ -99,7 +99,7 @@ class OutputForm:
         try:
             self._adapter.validate_json(json.dumps(value))
         except ValidationError as error:
-            return [f"output.{said}" for said in validation_problems(error)][:MOST_PROBLEMS]
+            return [f"output.{problem}" for problem in validation_problems(error)][:MOST_PROBLEMS]
         except Exception as error:  # a validator may raise anything
             return [f"output: {type(error).__name__}: {error}"]
         return []
@@ -138,10 +138,14 @@ def _parse_data(text: str) -> dict[str, Any] | None:
     """Parse a text that is JSON, alone or in one fence; None for any other text."""
     with suppress(ValueError, RecursionError):
         return {"output": json.loads(text)}
-    found = extract(text, lambda value: True) if text.strip() else None
-    if found is None or not found.complete or (text[: found.start] + text[found.end :]).strip(" \t\n`json"):
+    extracted = extract(text, lambda value: True) if text.strip() else None
+    if (
+        extracted is None
+        or not extracted.complete
+        or (text[: extracted.start] + text[extracted.end :]).strip(" \t\n`json")
+    ):
         return None
-    return {"output": found.value}
+    return {"output": extracted.value}
 
 
 def _move_references(node: Any) -> Any:

@@ -52,7 +52,7 @@ SYNONYMS = {
     "fail": "give_up",
 }
 TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools", "confirm"})
-"""Words for an action that is a nested call; whether a person is asked first, as by “confirm”, is not its choice."""
+"""Words for an action that is a nested call; “confirm” too: a model does not choose whether a person is asked."""
 ABORT = "abort"
 REPLY = "reply"
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
@@ -86,54 +86,54 @@ class PrintedDecision:
     speech: str = ""
     problems: list[str] = field(default_factory=list)
     whole: bool = False
-    """The decision is the whole text, apart from thinking and a fence."""
+    """True if the decision is the whole text, apart from thinking and a fence."""
     last: bool = False
-    """Nothing is said after the decision."""
+    """True if nothing is said after the decision."""
     goes_on: bool = False
-    """The decision is to say something and continue."""
+    """True if the decision is to say something and continue."""
 
 
 def read_printed(text: str, legal: Sequence[str], tools: Collection[str] = ()) -> PrintedDecision:
     """Read the decision in a text; without one, all of it is speech. `legal` and `tools` name what may be called."""
-    names, said = _Vocabulary(legal, tools), without_thoughts(text.replace(GEMMAS_QUOTE, '"'))
-    found = extract(said, names.are_decision, DECISION_KEYS, HINT_KEYS)
-    marked = find_printed(said, names.is_known, names.claims)
-    if marked and (found is None or marked[0].start <= found.start):
-        return _read_marked(said, marked, names)
-    if found is None:
-        speech = prose(said, None)
+    names, spoken = _Vocabulary(legal, tools), without_thoughts(text.replace(GEMMAS_QUOTE, '"'))
+    extracted = extract(spoken, names.holds_decision, DECISION_KEYS, HINT_KEYS)
+    marked = find_printed(spoken, names.is_known, names.claims)
+    if marked and (extracted is None or marked[0].start <= extracted.start):
+        return _read_marked(spoken, marked, names)
+    if extracted is None:
+        speech = prose(spoken, None)
         plan = names.yaml_plan(speech)
         calls = [{"id": "text_0", "name": "submit_plan", "args": plan}] if plan else []
         return PrintedDecision(calls, "" if plan else speech, whole=bool(plan))
-    return _read_plain(said, found, names)
+    return _read_plain(spoken, extracted, names)
 
 
-def _read_plain(text: str, found: Extracted, names: "_Vocabulary") -> PrintedDecision:
+def _read_plain(text: str, extracted: Extracted, names: "_Vocabulary") -> PrintedDecision:
     """Read a decision as JSON of its own, and those that follow it with nothing between."""
-    said = [prose(text, found)]
-    if found.value is None:
-        return PrintedDecision([], said[0], [UNREADABLE])
-    if not found.complete and (found.open_list or names.tool_in(found.value)):
-        return PrintedDecision([], said[0], [CUT_OFF])
-    calls, problems, end = [], list[str](), found.end
-    values = names.decisions(found.value)
-    while after := extract(text[end:], names.are_decision, DECISION_KEYS, HINT_KEYS):
+    parts = [prose(text, extracted)]
+    if extracted.value is None:
+        return PrintedDecision([], parts[0], [UNREADABLE])
+    if not extracted.complete and (extracted.open_list or names.may_lack_argument(extracted.value)):
+        return PrintedDecision([], parts[0], [CUT_OFF])
+    calls, problems, end = [], list[str](), extracted.end
+    values = names.decisions(extracted.value)
+    while after := extract(text[end:], names.holds_decision, DECISION_KEYS, HINT_KEYS):
         if not WRAPPING.fullmatch(text, end, end + after.start):
             break  # words between them are an observation that the model made up
         if after.value is None or not after.complete:
-            return PrintedDecision([], said[0], [UNREADABLE])
+            return PrintedDecision([], parts[0], [UNREADABLE])
         end += after.end
         values = [*values, *(value for value in names.decisions(after.value) if value not in values)]
     for value in values:
         if isinstance(spoken := value.get("speak"), str) and names.word(value) != "submit_plan":
-            said.append(spoken.strip())
+            parts.append(spoken.strip())
         try:
             calls += list(names.calls(value))
         except _MalformedCall as error:
             problems.append(str(error))
     last = WRAPPING.fullmatch(without_marks(text[end:])) is not None
-    goes_on, speech = not calls and not problems, "\n".join(part for part in said if part)
-    return PrintedDecision(_numbered(calls), speech, problems, last and not said[0], last, goes_on)
+    goes_on, speech = not calls and not problems, "\n".join(part for part in parts if part)
+    return PrintedDecision(_numbered(calls), speech, problems, last and not parts[0], last, goes_on)
 
 
 def _read_marked(text: str, marked: Sequence[Printed], names: "_Vocabulary") -> PrintedDecision:
@@ -143,7 +143,7 @@ def _read_marked(text: str, marked: Sequence[Printed], names: "_Vocabulary") -> 
         if printed.value is None:
             problems.append(UNREADABLE)
         elif printed.name:
-            calls.append({"name": names.meant(printed.name), "args": printed.value})
+            calls.append({"name": names.resolve_name(printed.name), "args": printed.value})
         else:
             for value in printed.value if isinstance(printed.value, list) else [printed.value]:
                 try:
@@ -194,14 +194,14 @@ class _Vocabulary:
     def word(self, value: Mapping[str, Any]) -> str:
         """Return the name that an object calls; "" if it names nothing."""
         name = _name_in(value) or (REPLY if _is_reply(value) else "")
-        return self.meant(name)
+        return self.resolve_name(name)
 
     def is_known(self, name: str) -> bool:
         """Return True for exactly the name of what may be called."""
         return name in self.legal or name in self.tools
 
-    def meant(self, name: str) -> str:
-        """Return what a written name calls."""
+    def resolve_name(self, name: str) -> str:
+        """Return the control tool or tool that a written name means."""
         if self.is_known(name) or not name:
             return name
         if name.lower() == ABORT:
@@ -218,7 +218,7 @@ class _Vocabulary:
         """Return True if the word only says that a call is nested in the object."""
         return word not in self.tools and word.lower() in TOOL_WORDS
 
-    def are_decision(self, value: Any) -> bool:
+    def holds_decision(self, value: Any) -> bool:
         """Return True for a decision, a list of decisions, or a plan without a name."""
         if isinstance(value, list):
             return bool(value) and (all(map(self.is_decision, value)) or self.is_plan({"steps": value}))
@@ -238,16 +238,20 @@ class _Vocabulary:
         """Return the plan that a text is as a whole, or the only fenced part of it, in YAML; None if it is none."""
         fenced = _FENCED.findall(text)
         body = fenced[0] if len(fenced) == 1 else text
-        found = read_document(body) if "submit_plan" in self.legal and is_plan_text(body) else None
-        return dict(found.value) if isinstance(found, Document) and self.is_plan(found.value) else None
+        document = read_document(body) if "submit_plan" in self.legal and is_plan_text(body) else None
+        return dict(document.value) if isinstance(document, Document) and self.is_plan(document.value) else None
 
     def claim_in(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the claim that an object without a name is: its arguments, or those under its name; else {}."""
         if len(value) == 1:
-            ((name, given),) = value.items()
-            return {"action": name, "arguments": given} if name in self.claims and isinstance(given, Mapping) else {}
-        known = arguments_schema("finish_step")
-        own = {*known["required"]} <= value.keys() <= known["properties"].keys() and "finish_step" in self.legal
+            ((name, arguments),) = value.items()
+            return (
+                {"action": name, "arguments": arguments}
+                if name in self.claims and isinstance(arguments, Mapping)
+                else {}
+            )
+        schema = arguments_schema("finish_step")
+        own = {*schema["required"]} <= value.keys() <= schema["properties"].keys() and "finish_step" in self.legal
         return {"action": "finish_step", "arguments": dict(value)} if own else {}
 
     def is_decision(self, value: Any) -> bool:
@@ -260,9 +264,9 @@ class _Vocabulary:
         if (name := _name_in(value)) is None:
             return False
         word = self.word(value)
-        known = word in (*self.legal, *self.tools, *SYNONYMS.values()) or self.wraps(word) or self.is_speech(word)
+        is_named = word in (*self.legal, *self.tools, *SYNONYMS.values()) or self.wraps(word) or self.is_speech(word)
         shaped = "action" in value or any(isinstance(value.get(key), Mapping) for key in ARGUMENT_KEYS)
-        return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
+        return is_named or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
 
     def decisions(self, value: Any) -> list[Mapping[str, Any]]:
         """Return the decisions in a value that is one, or a list of them."""
@@ -280,13 +284,13 @@ class _Vocabulary:
     def marked_calls(self, value: Any) -> list[dict[str, Any]]:
         """Return the calls of a value behind a mark; one form has the arguments under the name of the tool."""
         if isinstance(value, Mapping) and len(value) == 1:
-            ((name, given),) = value.items()
-            if self.is_known(name) and isinstance(given, Mapping):
-                return [{"name": name, "args": dict(given)}]
+            ((name, arguments),) = value.items()
+            if self.is_known(name) and isinstance(arguments, Mapping):
+                return [{"name": name, "args": dict(arguments)}]
         return list(self.calls(value)) if self.is_decision(value) else [_read_nested_call(value)]
 
-    def tool_in(self, value: Any) -> bool:
-        """Return True if a decision without its last brackets may lack an argument, as a call of a tool may."""
+    def may_lack_argument(self, value: Any) -> bool:
+        """Return True if a decision whose last brackets are missing may also lack an argument; calls of tools may."""
         return not isinstance(value, Mapping) or self.word(value) not in OWN_DECISIONS
 
     def calls(self, value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -298,7 +302,7 @@ class _Vocabulary:
             if not items:
                 raise _MalformedCall("tool_call needs name and arguments")
             for call in map(_read_nested_call, items):
-                yield {**call, "name": self.meant(call["name"])}
+                yield {**call, "name": self.resolve_name(call["name"])}
         elif not self.is_speech(word):
             yield {"name": word, "args": _arguments_of(word, value)}
 
@@ -325,55 +329,55 @@ def _read_nested_call(item: Any) -> dict[str, Any]:
     inner = item.get("function") if isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) else item
     if not isinstance(inner, Mapping) or not (name := _name_in(inner)):
         raise _MalformedCall("tool_call needs name and arguments")
-    given: Any = next((inner[key] for key in ARGUMENT_KEYS if key in inner), {})
-    return {"name": name, "args": _arguments_object(given, name)}
+    arguments: Any = next((inner[key] for key in ARGUMENT_KEYS if key in inner), {})
+    return {"name": name, "args": _arguments_object(arguments, name)}
 
 
-def _arguments_object(given: Any, name: str) -> dict[str, Any]:
+def _arguments_object(arguments: Any, name: str) -> dict[str, Any]:
     """Return arguments as an object; in OpenAI's form they are JSON in a string."""
-    if isinstance(given, str):
-        found = extract(given, lambda item: isinstance(item, dict))
-        given = {} if not given.strip() else found.value if found and found.complete else None
-    if given is None or not isinstance(given, Mapping):
+    if isinstance(arguments, str):
+        extracted = extract(arguments, lambda item: isinstance(item, dict))
+        arguments = {} if not arguments.strip() else extracted.value if extracted and extracted.complete else None
+    if arguments is None or not isinstance(arguments, Mapping):
         raise _MalformedCall(f"the arguments of {name[:60]} are not a JSON object")
-    return dict(given)
+    return dict(arguments)
 
 
 def _arguments_of(word: str, value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(why := value.get(ABORT), Mapping):  # SmartFlow: {code, user_message, internal_reason}
-        said, reason = why.get("user_message") or "", why.get("internal_reason") or why.get("user_message") or ""
-        value = {**{key: item for key, item in value.items() if key != ABORT}, "speak": said, "reason": reason}
+        message, reason = why.get("user_message") or "", why.get("internal_reason") or why.get("user_message") or ""
+        value = {**{key: item for key, item in value.items() if key != ABORT}, "speak": message, "reason": reason}
     if _is_reply(value):
         return {"text": value["text"]}
-    given = next((value[key] for key in ARGUMENT_KEYS if key in value), None)
-    if isinstance(given, Mapping):
-        return dict(given)
+    arguments = next((value[key] for key in ARGUMENT_KEYS if key in value), None)
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
     own = {
         RENAMED_ARGUMENTS.get(k, k): v for k, v in value.items() if k not in (*NAME_KEYS, *CALL_KEYS, *ARGUMENT_KEYS)
     }
-    if isinstance(given, str) and word in TEXT_ARGUMENTS:
-        own.setdefault(TEXT_ARGUMENTS[word], given)
-    elif given is not None:
-        return _arguments_object(given, word)
+    if isinstance(arguments, str) and word in TEXT_ARGUMENTS:
+        own.setdefault(TEXT_ARGUMENTS[word], arguments)
+    elif arguments is not None:
+        return _arguments_object(arguments, word)
     return _original_arguments(word, own)
 
 
 def _original_arguments(word: str, own: dict[str, Any]) -> dict[str, Any]:
     """Fill in arguments that the original protocol writes in `speak` or `reason`."""
-    said = own.get("speak") or own.get("reason") or ""
-    why = own.get("reason") or said
+    text = own.get("speak") or own.get("reason") or ""
+    why = own.get("reason") or text
     filled = {
-        "answer": {"text": said},
-        "ask_user": {"question": said},
-        "decline": {"guidance": said, "reason": why},
-        "finish_step": {"result": said},
-        "finish_task": {"result": said, "reason": why},
+        "answer": {"text": text},
+        "ask_user": {"question": text},
+        "decline": {"guidance": text, "reason": why},
+        "finish_step": {"result": text},
+        "finish_task": {"result": text, "reason": why},
         "give_up": {"reason": why, "kind": "failed"},
     }.get(word)
     if filled is None:
         return own
-    said_apart = ("speak", "need_thinking", "complexity")
-    return {**filled, **{k: v for k, v in own.items() if v is not None and k not in said_apart}}
+    not_arguments = ("speak", "need_thinking", "complexity")
+    return {**filled, **{k: v for k, v in own.items() if v is not None and k not in not_arguments}}
 
 
 MOST_ITEMS, ITEM_CHARS = 12, 400

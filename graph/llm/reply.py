@@ -72,7 +72,7 @@ class UnusableReply:
     problems: list[str]
     speech: str = ""
     printed: bool = False
-    """The reply made no tool call, so the correction says how a call is printed."""
+    """True if the reply made no tool call, so that the correction says how a call is printed."""
     hint: str = ""
     """An example of a good reply, added to the last correction."""
     by_call: dict[str, list[str]] = field(default_factory=dict)
@@ -82,9 +82,9 @@ class UnusableReply:
         """Return the correction for the model, or the answer to this call of its reply."""
         tools = ", or the tools you have" if {"finish_step", "decline"} & {*legal} else ""
         how = ' If you cannot call, print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
-        said = _as_list(self.by_call.get(id) or self.problems)
+        listed = _as_list(self.by_call.get(id) or self.problems)
         hint = f"\n{self.hint}" if self.hint else ""
-        return f"Correction: nothing was done.\n{said}\nCall one of these: {', '.join(legal)}{tools}.{how}{hint}"
+        return f"Correction: nothing was done.\n{listed}\nCall one of these: {', '.join(legal)}{tools}.{how}{hint}"
 
 
 @dataclass
@@ -113,9 +113,13 @@ def read_reply(
     calls, speech, problems = _native_calls(message), prose(text, None), []
     native = bool(calls)
     if not native and printed:
-        found = read_printed(text, legal, toolbox if toolbox is not None else ())
-        calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
-        if found.goes_on:
+        printed_decision = read_printed(text, legal, toolbox if toolbox is not None else ())
+        calls, speech, problems = (
+            [_Call(**call) for call in printed_decision.calls],
+            printed_decision.speech,
+            printed_decision.problems,
+        )
+        if printed_decision.goes_on:
             return Decision("speak", {"goes_on": True}, speech=speech)
     if len(calls) > MOST_CALLS:
         problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
@@ -255,7 +259,7 @@ def _as_list(problems: Sequence[str]) -> str:
 
 @lru_cache
 def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
-    """Return the reader of a control tool's arguments; with `whole=False`, of those without a reader of their own."""
+    """Return the reader of a control tool's arguments; without `whole`, of those that have no reader of their own."""
     from donewhen.graph.tools.arguments import Arguments  # with jsonschema, which only replies need
 
     schema = arguments_schema(name)
@@ -269,12 +273,14 @@ def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
 
 
 def _with_known_names(name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of a claim with its result and its goal_check under their names, where only one can be
-    meant: `summary` is the result if it is the only other text. A result that is data is its JSON.
+    """Return the arguments of a claim with its result and its goal_check under those names.
+
+    An argument of another name is taken for one of them if no other can be meant: `summary` is the result if it is the
+    only other text. A result that is data becomes its JSON.
     """
-    known, read = arguments_schema(name)["properties"], {**args}
+    properties, read = arguments_schema(name)["properties"], {**args}
     for key, form in (("result", str), ("goal_check", list | dict)):
-        others = [each for each, item in args.items() if each not in known and isinstance(item, form) and item]
+        others = [each for each, item in args.items() if each not in properties and isinstance(item, form) and item]
         if not read.get(key) and len(others) == 1:
             read[key] = read.pop(others[0])
     if isinstance(read.get("result"), list | dict):
@@ -284,10 +290,10 @@ def _with_known_names(name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _unwrap(name: str, args: Any) -> Any:
     """Return the arguments that stand in an object of their own, such as `{"arguments": {…}}`."""
-    known = arguments_schema(name)["properties"]
-    if isinstance(args, Mapping) and len(args) == 1 and not known.keys() & args.keys():
+    properties = arguments_schema(name)["properties"]
+    if isinstance(args, Mapping) and len(args) == 1 and not properties.keys() & args.keys():
         (inside,) = args.values()
-        return inside if isinstance(inside, Mapping) and known.keys() & inside.keys() else args
+        return inside if isinstance(inside, Mapping) and properties.keys() & inside.keys() else args
     return args
 
 

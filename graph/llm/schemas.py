@@ -30,7 +30,7 @@ class Dialect:
     keys: re.Pattern[str] | None = None
     """Names of properties; None: any."""
     typed: bool = False
-    """Every schema has one type, and enums only texts; without references, and with few other keywords."""
+    """True if every schema has to have one type, only texts in enums, no references, and few other keywords."""
     chars: int | None = None
     """The most characters of a tool's description; None: any number."""
     most: int | None = 128
@@ -66,15 +66,15 @@ _LISTS = (*_COMBINED, "prefixItems")
 _MAPPINGS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _SINGLE = ("items", "contains", "not", "if", "then", "else", "propertyNames", "additionalProperties")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-_SAID_CHARS = 1_000
+_NOTE_CHARS = 1_000
 """The most characters of a schema's part that a description has instead."""
 
 
 def dialect_of(model: BaseChatModel, name: str) -> Dialect:
     """Return what the provider of a model takes; `name` is the model's."""
-    found = (_DIALECTS[each.__name__] for each in type(model).__mro__ if each.__name__ in _DIALECTS)
+    own_dialects = (_DIALECTS[each.__name__] for each in type(model).__mro__ if each.__name__ in _DIALECTS)
     behind = (dialect for part, dialect in _BEHIND_GATEWAYS.items() if part in name.lower())
-    return next(found, None) or next(behind, OPENAI)
+    return next(own_dialects, None) or next(behind, OPENAI)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Renamed:
         broken = [{**c, "name": self.tools.get(c["name"] or "", c["name"])} for c in message.invalid_tool_calls]
         return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
-    def shown(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages with the calls in them as the provider knows the tools."""
+    def show(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages with the names that the provider is shown in their calls."""
         if not (self.tools or self.keys):
             return list(messages)
         tools = {own: shown for shown, own in self.tools.items()}
@@ -141,7 +141,7 @@ def fit_tools(tools: Sequence[Mapping[str, Any]], dialect: Dialect) -> tuple[lis
             names[shown] = own
         fitting = _Fitting(dialect, function.get("parameters") or {})
         parameters = fitting.top()
-        described = "\n".join([str(function.get("description") or own), *fitting.said])
+        described = "\n".join([str(function.get("description") or own), *fitting.notes])
         changed = {"name": shown, "description": described[: dialect.chars], "parameters": parameters}
         fitted.append({**tool, "function": {**function, **changed}})
         if fitting.keys:
@@ -164,7 +164,7 @@ class _Fitting:
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
         self._dialect, self._root = dialect, copy.deepcopy(schema)
         self._shown: dict[str, str] = {}
-        self.said: list[str] = []
+        self.notes: list[str] = []
         """What the description says instead of the top of the schema."""
 
     @property
@@ -176,8 +176,8 @@ class _Fitting:
         """Return the schema of the arguments."""
         plain = self._merge(self._root, ())
         lost = {key: self._root[key] for key in _NOT_AT_TOP if key in self._root}
-        if lost and len(text := json.dumps(lost, ensure_ascii=False)) <= _SAID_CHARS:
-            self.said.append(f"The arguments also have to fit: {text}")
+        if lost and len(text := json.dumps(lost, ensure_ascii=False)) <= _NOTE_CHARS:
+            self.notes.append(f"The arguments also have to fit: {text}")
         for name in plain.get("required", ()):
             plain["properties"].setdefault(name, {})
         fitted: Schema = self._fit(plain)
@@ -186,7 +186,10 @@ class _Fitting:
         return fitted
 
     def _merge(self, node: Schema, within: tuple[str, ...]) -> Schema:
-        """Return the schema of an object without combinations: all properties of the parts, required where all say."""
+        """Return the schema of an object without combinations: all properties of its parts.
+
+        A property is required if every alternative, or any part of `allOf`, requires it.
+        """
         plain = {key: value for key, value in node.items() if key not in (*_NOT_AT_TOP, "$ref")}
         properties, required = dict(node.get("properties") or {}), list(node.get("required") or ())
         reference = node.get("$ref")
@@ -235,8 +238,8 @@ class _Fitting:
                 if (name := self._key(own)) != own and name in shown["properties"]:
                     _say(shown["properties"][name], f"(its name is {json.dumps(own, ensure_ascii=False)})")
             if "required" in shown:
-                known = [self._key(name) for name in shown["required"]]
-                shown["required"] = [name for name in known if name in shown["properties"]]
+                shown_names = [self._key(name) for name in shown["required"]]
+                shown["required"] = [name for name in shown_names if name in shown["properties"]]
         self._mend(shown)
         return self._typed(shown) if self._dialect.typed else shown
 
@@ -253,7 +256,7 @@ class _Fitting:
             different = [each for number, each in enumerate(first) if each not in first[:number]]
             shown["items"] = different[0] if len(different) == 1 else {"anyOf": different} if different else {}
             if len(different) > 1:
-                _say(shown, f"In this order: {json.dumps(first, ensure_ascii=False)[:_SAID_CHARS]}")
+                _say(shown, f"In this order: {json.dumps(first, ensure_ascii=False)[:_NOTE_CHARS]}")
         kinds = shown.get("type")
         if (kinds == "array" or (isinstance(kinds, list) and "array" in kinds)) and not isinstance(
             shown.get("items"), dict
@@ -275,9 +278,9 @@ class _Fitting:
             each = [self._typed({**_of_type(shown, kind), "type": kind}) for kind in kinds]
             return {**about, "anyOf": each} if len(each) > 1 else {**each[0], **about}
         values = [shown["const"]] if "const" in shown else shown.get("enum") or []
-        known = {_TYPES.get(type(value), "string") for value in values}
+        types = {_TYPES.get(type(value), "string") for value in values}
         guess = "object" if "properties" in shown else "array" if "items" in shown else ""
-        kind = kinds or guess or (known.pop() if len(known) == 1 else "string")
+        kind = kinds or guess or (types.pop() if len(types) == 1 else "string")
         typed = {key: shown[key] for key in _TYPED_KEYWORDS if key in shown and key != "enum"} | {"type": kind}
         if values and kind == "string" and all(isinstance(value, str) and value for value in values):
             typed["enum"] = list(values)

@@ -82,7 +82,7 @@ class Listener(Protocol):
         """Forget the speech of this reply, which is void."""
 
     def keep(self) -> None:
-        """Keep what was said, for those who come later; it was all of this reply."""
+        """Keep the speech of this reply, which is complete, for those who come later."""
 
     def think(self, text: str) -> None:
         """Take a piece of the model's thinking."""
@@ -104,13 +104,13 @@ class SpeechStream:
         self.names: Collection[str] = ()
         """The names of the tools, which some models write as tags."""
         self._listener = listener
-        self._said: dict[str, list[str]] = {}
+        self._pieces: dict[str, list[str]] = {}
         """The pieces that were said, by argument; prose under ""."""
         self.restart()
 
     def restart(self) -> None:
         """Begin, or begin again: retract the speech of a reply that broke off and is asked for again."""
-        for argument in [*self._said]:
+        for argument in [*self._pieces]:
             self._retract(argument)
         self._halves = _Halves()
         self._tail = ""
@@ -143,9 +143,9 @@ class SpeechStream:
             return
         self._tail += text
         free = self._tail[: self._prose()]
-        shown = free if self._said.get("") else "\n" + free.lstrip()
+        shown = free if self._pieces.get("") else "\n" + free.lstrip()
         shown = _without_open_line(shown) if self.prints else shown.rstrip()
-        shown = shown if self._said.get("") else shown.lstrip()
+        shown = shown if self._pieces.get("") else shown.lstrip()
         if shown:
             end = self._tail.index(shown) + len(shown)
             self._tail, self._passed = self._tail[end:], max(0, self._passed - end)
@@ -190,27 +190,29 @@ class SpeechStream:
         )
 
     def finish_with(self, text: str) -> None:
-        """Say the rest of this text, which is all that the reply says, in prose or in an argument."""
-        written = next((each for each, said in self._said.items() if text.startswith("".join(said).strip())), "")
-        before = "".join(self._said.get(written, ()))
+        """Say the rest of this text, which is all the speech of the reply, in prose or in an argument."""
+        written = next((each for each, pieces in self._pieces.items() if text.startswith("".join(pieces).strip())), "")
+        before = "".join(self._pieces.get(written, ()))
         self._complete({written: before + text[len(before.strip()) :]})
 
     def _complete(self, texts: Mapping[str, str]) -> None:
-        for wrong in [each for each, said in self._said.items() if not texts.get(each, "").startswith("".join(said))]:
+        for wrong in [
+            each for each, pieces in self._pieces.items() if not texts.get(each, "").startswith("".join(pieces))
+        ]:
             self._retract(wrong)
         for each, text in texts.items():
-            self._emit(text[len("".join(self._said.get(each, ()))) :], each)
+            self._emit(text[len("".join(self._pieces.get(each, ()))) :], each)
         if self._listener:
             self._listener.keep()
 
     def _emit(self, piece: str, argument: str = "") -> None:
         if piece:
-            self._said.setdefault(argument, []).append(piece)
+            self._pieces.setdefault(argument, []).append(piece)
             if self._listener:
                 self._listener.say(piece, argument)
 
     def _retract(self, argument: str) -> None:
-        del self._said[argument]
+        del self._pieces[argument]
         if self._listener:
             self._listener.retract(argument)
 
@@ -219,11 +221,11 @@ def _thinking_in(chunk: BaseMessage) -> str:
     """Return the thinking that a provider shows in a chunk, in whichever of the forms that LangChain reads."""
     if isinstance(chunk.content, str) and not chunk.additional_kwargs:
         return ""
-    said = list[str]()
+    thoughts = list[str]()
     for block in chunk.content_blocks:
         value: Any = block["value"] if block["type"] == "non_standard" else block
-        said.append(str(value.get("reasoning") or value.get("thinking") or ""))
-    return "".join(said)
+        thoughts.append(str(value.get("reasoning") or value.get("thinking") or ""))
+    return "".join(thoughts)
 
 
 def _end_of_bracket(text: str, start: int) -> int | None:
@@ -257,15 +259,15 @@ class _Halves:
     """Joins characters that arrive in halves, as from servers that cut in units of UTF-16."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._half = ""
 
     def join(self, piece: str) -> str:
         """Return the piece without half a character at its end, which waits for the next piece."""
-        if piece.isascii() and not self._held:
+        if piece.isascii() and not self._half:
             return piece
-        piece, self._held = self._held + piece, ""
+        piece, self._half = self._half + piece, ""
         if "\ud800" <= piece[-1:] <= "\udbff":
-            piece, self._held = piece[:-1], piece[-1]
+            piece, self._half = piece[:-1], piece[-1]
         return clean_text(piece)
 
 
@@ -277,19 +279,19 @@ class _TextArgument:
         self._key = key
         self._json = ""
         self._halves = _Halves()
-        self._read = self._said = 0
+        self._read = self._emitted = 0
 
     def feed(self, piece: str) -> str:
         """Return what this adds to the text; "" if there is nothing new, or the arguments are no JSON so far."""
         self._json += self._halves.join(piece)
         # Each parse starts at the beginning, so the pieces grow with the length; faster if the text begins very late.
-        if len(self._json) - self._read < self._read // (2048 if self._said or self._read < LATE_TEXT_CHARS else 8):
+        if len(self._json) - self._read < self._read // (2048 if self._emitted or self._read < LATE_TEXT_CHARS else 8):
             return ""
         self._read = len(self._json)
         with suppress(ValueError):
             arguments = from_json(self._json, allow_partial="trailing-strings")
             if isinstance(arguments, dict) and isinstance(text := arguments.get(self._key), str):
-                new, self._said = text[self._said :], len(text)
+                new, self._emitted = text[self._emitted :], len(text)
                 return new
         return ""
 
@@ -298,8 +300,8 @@ class Voice:
     """Streams what the planner (`step` None), a step or the delivery says in one reply.
 
     `task`: the tool call that stands for the step in the conversation and gets its `result`; "" if the result is the
-    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph. `ends`: False if what
-    is answered does not end the run, because it is about a plan that waits for a person.
+    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph. `ends`: False if an
+    answer does not end the run, because it is about a plan that waits for a person.
     """
 
     def __init__(
@@ -318,41 +320,41 @@ class Voice:
         self._answer = answer
         self._inside = inside
         self._ends = ends
-        self._said: dict[str, _Utterance] = {}
-        self._kept: set[str | None] = set()
+        self._utterances: dict[str, _Utterance] = {}
+        self._kept_ids: set[str | None] = set()
 
     def say(self, text: str, argument: str = "") -> None:
         """Stream a piece of prose, or of the text in an argument."""
-        if (saying := self._said.get(argument)) is None:
+        if (utterance := self._utterances.get(argument)) is None:
             task = self._task if argument in ("finish_step.result", "finish_task.result") else ""
-            saying = self._said[argument] = _Utterance(
+            utterance = self._utterances[argument] = _Utterance(
                 f"{'' if self._answer or argument not in OWN_MESSAGES else SAID}{uuid4().hex}", task
             )
         where = {"argument": argument} if argument else {}
         marked = {"answer": True} if self._answer or (argument == ANSWER and self._ends) else {}
-        sent = emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)["text"]
-        piece = saying.add(text)
+        sent = emit(self._runtime, "speech", step=self._step, text=text, id=utterance.id, **where, **marked)["text"]
+        piece = utterance.add(text)
         if piece := piece if sent == text else sent:
-            shown: BaseMessageChunk = AIMessageChunk(content=piece, id=saying.id)
-            if saying.task:
-                shown = ToolMessageChunk(content=piece, tool_call_id=saying.task, id=saying.id)
+            shown: BaseMessageChunk = AIMessageChunk(content=piece, id=utterance.id)
+            if utterance.task:
+                shown = ToolMessageChunk(content=piece, tool_call_id=utterance.task, id=utterance.id)
             push_chunk(shown, inside=self._inside)
 
     def retract(self, argument: str = "") -> None:
         """Declare speech void; it may come again under another id."""
-        if saying := self._said.pop(argument, None):
+        if utterance := self._utterances.pop(argument, None):
             where = {"argument": argument} if argument else {}
-            emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
+            emit(self._runtime, "speech_restarted", step=self._step, id=utterance.id, **where)
 
     def keep(self) -> None:
         """Keep the messages that were streamed, once each."""
         for message in [] if self._answer else self.messages():
-            if message.id not in self._kept:
-                self._kept.add(message.id)
+            if message.id not in self._kept_ids:
+                self._kept_ids.add(message.id)
                 keep_speech(self._runtime, self._step, str(message.id), f"{message.text.strip()}\n")
 
     def think(self, text: str) -> None:
-        """Stream the model's thinking: an event of its own, and never a message."""
+        """Stream the model's thinking, as an event of its own and never as a message."""
         emit(self._runtime, "thinking", step=self._step, text=text)
 
     def note(self, text: str) -> None:
@@ -365,12 +367,12 @@ class Voice:
 
     def message_id(self, *arguments: str) -> str | None:
         """Return the id of the message that was said in one of these arguments."""
-        return next((self._said[each].id for each in arguments if each in self._said), None)
+        return next((self._utterances[each].id for each in arguments if each in self._utterances), None)
 
     def messages(self) -> list[AnyMessage]:
         """Return the separate messages that were streamed."""
-        said = (self._said[argument] for argument in OWN_MESSAGES if argument in self._said)
-        return [AIMessage(saying.text, id=saying.id) for saying in said if saying.text]
+        utterances = (self._utterances[argument] for argument in OWN_MESSAGES if argument in self._utterances)
+        return [AIMessage(utterance.text, id=utterance.id) for utterance in utterances if utterance.text]
 
 
 class _Utterance:
@@ -380,7 +382,7 @@ class _Utterance:
         self.id = id
         self.task = task
         self._pieces: list[str] = []
-        self._held = ""
+        self._space = ""
 
     @property
     def text(self) -> str:
@@ -388,17 +390,16 @@ class _Utterance:
 
     def add(self, text: str) -> str:
         """Return what can be shown now; white space waits until text follows."""
-        pending = self._held + text if self._pieces else text.lstrip()
+        pending = self._space + text if self._pieces else text.lstrip()
         piece = pending.rstrip()
-        self._held = pending[len(piece) :]
+        self._space = pending[len(piece) :]
         if piece:
             self._pieces.append(piece)
         return piece
 
 
-def push_rest(message: AIMessage, said: str, *, inside: bool) -> None:
-    """Stream the rest of a message, including its calls, after `said` of it was streamed.
-
+def push_rest(message: AIMessage, streamed: str, *, inside: bool) -> None:
+    """Stream the rest of a message, including its calls; `streamed` is the part that was streamed already.
     If nothing was streamed (in another process), LangGraph streams the whole message when its node ends.
     """
     if message.id is None or not any(message.id in listener.seen for listener in _listeners()):
@@ -407,7 +408,7 @@ def push_rest(message: AIMessage, said: str, *, inside: bool) -> None:
         {"type": "tool_call_chunk", "index": number, **{**call, "args": json.dumps(call["args"], ensure_ascii=False)}}
         for number, call in enumerate(message.tool_calls)
     ]
-    rest = message.text[len(said.strip()) :]
+    rest = message.text[len(streamed.strip()) :]
     if rest or calls:
         push_chunk(AIMessageChunk(content=rest, id=message.id, tool_call_chunks=list(calls)), inside=inside)
 
