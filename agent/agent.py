@@ -58,7 +58,7 @@ from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.people.interjections import add_interjection, delete_interjection, words_of
+from donewhen.graph.people.interjections import add_interjection, delete_interjection, interjection_lock
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
@@ -451,7 +451,7 @@ class Agent:
         if settings is None or settings.when_busy == "refuse":
             hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
             raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
-        async with self.storage.session(words_of(thread_id), patience=PATIENCE) as (_, store):
+        async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (_, store):
             key = await add_interjection(store, thread_id, text.strip())
             if (await store.threads.get(thread_id) or {}).get("status") != "running":  # it ended meanwhile
                 await delete_interjection(store, thread_id, key)

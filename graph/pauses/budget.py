@@ -98,12 +98,12 @@ class BudgetPause(OpenPause):
             return Answer("replan", rest)
         if key in ("deliver", "stop") and not rest:
             return Answer(key)
-        said = read_word(text)
-        if said == "no":
+        word = read_word(text)
+        if word == "no":
             return Answer("stop")
         if ending := read_ending(text):
             return ending
-        agreed = (given.verb == "approve" and not text) or said == "yes" or (key == "extend" and not rest)
+        agreed = (given.verb == "approve" and not text) or word == "yes" or (key == "extend" and not rest)
         return self._read_extension(True if agreed else rest if key == "extend" else text)
 
     def _read_extension(self, value: Any) -> Answer | Unclear:

@@ -149,8 +149,8 @@ class ToolPause(PermissionPause, CallPause):
         """Decide the call and those that are approved with it, or give an executor its answer."""
         answer, record = decided.answer, self.record(values)
         if self.relayed:
-            said = review_decision(answer.kind, answer.text, self.tool, answer.arguments)
-            return self.continue_step(values, {"calls": relayed_answer(record["calls"], said)})
+            reply = review_decision(answer.kind, answer.text, self.tool, answer.arguments)
+            return self.continue_step(values, {"calls": relayed_answer(record["calls"], reply)})
         why = answer.text or "no reason given"
         first, *rest = record["calls"]
         batch = [row["position"] for row in self.batch]
@@ -209,5 +209,5 @@ class EffectPause(CallPause):
     def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
         """Tell the call what the person knows."""
         first, *rest = self.record(values)["calls"]
-        known: Known = {"kind": "known", "effect": decided.answer.kind, "attempt": self.attempt}
-        return self.continue_step(values, {"calls": [{**first, "decided": known}, *rest]})
+        knowledge: Known = {"kind": "known", "effect": decided.answer.kind, "attempt": self.attempt}
+        return self.continue_step(values, {"calls": [{**first, "decided": knowledge}, *rest]})

@@ -1,4 +1,4 @@
-"""The pause in which the run asks whether the rest of the plan is needed."""
+"""The pause after a step said that the goal is reached already."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,11 +18,11 @@ class EarlyPause(OpenQuestion):
 
     about: str = "early"
     early: list[str] = []
-    """The steps that say that it is not."""
+    """The ids of the steps that say that the rest is not needed."""
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return an option."""
-        text, key, rest = self.named_option(given)
+        text, key, rest = self.named_option(shape)
         if key and not rest:
             return Answer(key, text)
         return read_ending(text) or (self.choose_one(text) if text else None)

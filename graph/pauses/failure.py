@@ -1,4 +1,4 @@
-"""The pause in which the run asks what to do about failed steps."""
+"""The pause after steps failed that others need."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -32,9 +32,9 @@ class FailurePause(OpenQuestion):
 
     about: str = "failure"
     failed: list[str] = []
-    """The steps."""
+    """The ids of the failed steps."""
     failure: str = ""
-    """Why, for the planner."""
+    """Why they failed, for the planner."""
     with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
 
@@ -43,9 +43,9 @@ class FailurePause(OpenQuestion):
         text, key, rest = self.named_option(given)
         if key and (not rest or key == "replan"):
             return Answer(key, rest or text)
-        if (said := read_word(text)) == "no":
+        if (word := read_word(text)) == "no":
             return Answer("stop", text)
-        if said == "yes":
+        if word == "yes":
             return self.choose_one(text)
         return read_ending(text) or read_broken_json(text) or read_words("replan", text)
 

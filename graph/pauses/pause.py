@@ -60,17 +60,17 @@ def load_pause(stored: Mapping[str, Any]) -> "OpenPause":
 
 
 def is_pause_id(text: Any) -> bool:
-    """Return whether it has the form of a pause's id: `s2.q1`; in the third request `3:s2.q1`; again `s2.q1~2`."""
+    """Return whether a text has the form of a pause's id: `s2.q1`; in the third request `3:s2.q1`; again `s2.q1~2`."""
     forms = (cls.ids or rf"{cls.topic}\.\S+" for cls in KINDS.values())
     return isinstance(text, str) and any(re.fullmatch(rf"(?:\d+:)?(?:{form})(?:~\d+)?", text) for form in forms)
 
 
 def named_pauses(value: Any) -> set[str]:
     """Return the ids of pauses that an answer names; ids of any other form belong to the answer."""
-    given = decode_json(value)
-    answers = given.get("answers") if isinstance(given, Mapping) and set(given) == {"answers"} else {}
+    decoded = decode_json(value)
+    answers = decoded.get("answers") if isinstance(decoded, Mapping) and set(decoded) == {"answers"} else {}
     ids = [*answers] if isinstance(answers, Mapping) else []
-    ids += [given.get("id")] if isinstance(given, Mapping) and not isinstance(value, str) else []
+    ids += [decoded.get("id")] if isinstance(decoded, Mapping) and not isinstance(value, str) else []
     return {id for id in ids if is_pause_id(id)}
 
 
@@ -186,7 +186,7 @@ class OpenPause(BaseModel):
         )
 
     def short_form(self) -> Json:
-        """Return its short form, for a list beside another pause."""
+        """Return the fields that a list of the other open pauses shows."""
         return {key: getattr(self, key) for key in OTHER_KEYS}
 
     # --- its texts
@@ -310,8 +310,8 @@ class OpenPause(BaseModel):
             return None
         if by_id := answers_by_id(value, open_ids):
             return by_id if isinstance(by_id, str) else None
-        given = self.read_shape(value)
-        return self.find_stale(given) if isinstance(given, AnswerShape) else None
+        shape = self.read_shape(value)
+        return self.find_stale(shape) if isinstance(shape, AnswerShape) else None
 
     def read(self, value: Any) -> Answer | str:
         """Return what an answer means, or a sentence for the person: what is missing, or wrong.
@@ -319,33 +319,33 @@ class OpenPause(BaseModel):
         Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that
         starts with "stale" means that the answer names another question or revision.
         """
-        given = self.read_shape(value)
-        if isinstance(given, str):
-            return given
-        if stale := self.find_stale(given):
+        shape = self.read_shape(value)
+        if isinstance(shape, str):
+            return shape
+        if stale := self.find_stale(shape):
             return stale
-        if given.verb == "cancel" or given.verb == "later":
-            return Answer(given.verb)
-        if given.verb in ("reject", "ignore") and not given.text and self.refusal:
+        if shape.verb == "cancel" or shape.verb == "later":
+            return Answer(shape.verb)
+        if shape.verb in ("reject", "ignore") and not shape.text and self.refusal:
             return Answer(self.refusal)
-        read = self.understand(given)
+        read = self.understand(shape)
         return read if isinstance(read, Answer) else (read or unclear("no_answer")).text(self.spoken)
 
     def read_shape(self, value: Any) -> AnswerShape | str:
         """Return the shape of an answer, or why it has none."""
         return read_shape(value)
 
-    def find_stale(self, given: AnswerShape) -> str | None:
+    def find_stale(self, shape: AnswerShape) -> str | None:
         """Return why the answer names another question; None if it does not."""
-        return named_elsewhere(given.ids, self.id, self.tool_call_id)
+        return named_elsewhere(shape.ids, self.id, self.tool_call_id)
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return the meaning of an answer in this shape; None if there is nothing to say about it."""
         raise NotImplementedError
 
-    def named_option(self, given: AnswerShape) -> tuple[str, Any, str]:
+    def named_option(self, shape: AnswerShape) -> tuple[str, Any, str]:
         """Return the words, the option that they name, and the text after it; a button “approve” names none."""
-        text = "" if given.verb == "approve" else match_choice(words_of(given), self.choices())
+        text = "" if shape.verb == "approve" else match_choice(words_of(shape), self.choices())
         return (text, *match_option(text, self.topic))
 
     def choose_one(self, text: str) -> Unclear:
@@ -427,11 +427,11 @@ class OpenQuestion(OpenPause):
 
     def read_shape(self, value: Any) -> AnswerShape | str:
         """Return the shape of an answer. Typed JSON that is no decision is plain text."""
-        given = super().read_shape(value)
+        shape = super().read_shape(value)
         if not isinstance(value, str):
-            return given
-        decides = isinstance(given, AnswerShape) and given.verb not in ("text", "list", "other")
-        return given if decides else AnswerShape("text", value.strip())
+            return shape
+        decides = isinstance(shape, AnswerShape) and shape.verb not in ("text", "list", "other")
+        return shape if decides else AnswerShape("text", value.strip())
 
 
 class PermissionPause(OpenPause):
@@ -457,7 +457,7 @@ class PermissionPause(OpenPause):
         """Leave the options out: clients draw the decisions."""
         return []
 
-    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+    def read_edit(self, shape: AnswerShape) -> Answer | Unclear:
         """Return the edit in these fields."""
         raise NotImplementedError
 
@@ -465,30 +465,30 @@ class PermissionPause(OpenPause):
         """Return the meaning of typed words."""
         return self.read_short_reply(text) or read_broken_json(text) or read_words(self.words_are, text)
 
-    def read_button(self, given: AnswerShape) -> Answer | Unclear | None:
-        """Return the decision of a button; words with it that do not agree are only said."""
-        text, said = given.text, read_word(given.text)
-        if given.verb == "edit" and not given.fields:
+    def read_button(self, shape: AnswerShape) -> Answer | Unclear | None:
+        """Return the decision of a button. If the words with “approve” are no agreement, the words count instead."""
+        text, word = shape.text, read_word(shape.text)
+        if shape.verb == "edit" and not shape.fields:
             return unclear("edit_alone", text or "edit", shape=self.edit_shape)
-        if given.verb in ("approve", "edit"):
-            if text and said != "yes":
-                return unclear("yes_but", text) if given.fields else Answer(self.words_are, text)
-            return self.read_edit(given) if given.fields else Answer("approve")
-        if given.verb in ("reject", "ignore"):
-            return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
+        if shape.verb in ("approve", "edit"):
+            if text and word != "yes":
+                return unclear("yes_but", text) if shape.fields else Answer(self.words_are, text)
+            return self.read_edit(shape) if shape.fields else Answer("approve")
+        if shape.verb in ("reject", "ignore"):
+            return Answer(word) if word in ("cancel", "later") else Answer("reject", "" if word == "no" else text)
         return None
 
     def read_short_reply(self, text: str) -> Answer | Unclear | None:
         """Return the decision of a text that is exactly an option or a short reply; ask back if it is unclear."""
         option, rest = match_option(text, "plan")
-        said = option if option and not rest else read_word(text)
-        if said == "edit":
+        word = option if option and not rest else read_word(text)
+        if word == "edit":
             return unclear("what_instead")
-        if said == "no":
+        if word == "no":
             return self.says_no()
-        if said == "cancel" and self._is_planned(text):
+        if word == "cancel" and self._is_planned(text):
             return unclear("carry_out_or_cancel", text)
-        return Answer("approve" if said == "yes" else said) if said else None
+        return Answer("approve" if word == "yes" else word) if word else None
 
     def says_no(self) -> Answer | Unclear:
         """Return the meaning of a “no” alone."""
@@ -504,9 +504,9 @@ class PermissionPause(OpenPause):
         return not text.startswith("/") and any(word in shown for word in ending_words(text))
 
 
-def all_options(given: Sequence[str], topic: str, language: str) -> list[str]:
+def all_options(options: Sequence[str], topic: str, language: str) -> list[str]:
     """Return these options of a topic in a language, or all that there are if none are given."""
-    return [translate_option(each, topic, language) for each in given or option_texts(language, topic)]
+    return [translate_option(each, topic, language) for each in options or option_texts(language, topic)]
 
 
 def language_field(language: str) -> Json:

@@ -1,4 +1,4 @@
-"""The pause that shows a plan for approval."""
+"""The plan and its approval: the pause, the rules that an edited plan has to keep, and the record of an approval."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -76,9 +76,9 @@ class PlanPause(PermissionPause):
         return self._message(whole=whole)
 
     def text(self, *, whole: bool = False) -> str:
-        """Return what is wrong with the last answer or was answered to it, the planner's words, the plan, the question.
+        """Return the text in this order: problem of or reply to the last answer, planner's words, plan, question.
 
-        Who has read the plan already reads that it is unchanged, or only what changed, except in the `whole` text.
+        Whoever has read the plan reads that it is unchanged, or only what changed; the `whole` text has all of it.
         """
         return self._message(self.speak, whole=whole)
 
@@ -117,35 +117,35 @@ class PlanPause(PermissionPause):
 
     # --- an answer to it
 
-    def find_stale(self, given: AnswerShape) -> str | None:
+    def find_stale(self, shape: AnswerShape) -> str | None:
         """Return why the answer is for another question, or for another revision of the plan."""
-        revision, edited = self.revision or self.plan.get("revision"), decode_json(given.fields.get("plan"))
+        revision, edited = self.revision or self.plan.get("revision"), decode_json(shape.fields.get("plan"))
         named = {str(edited["revision"])} if isinstance(edited, Mapping) and edited.get("revision") else set()
-        if stale := super().find_stale(given):
+        if stale := super().find_stale(shape):
             return stale
-        if revision is not None and (given.revisions | named) - {str(revision)}:
+        if revision is not None and (shape.revisions | named) - {str(revision)}:
             return f"stale: the answer is for another revision of the plan; revision {revision} waits."
         return None
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return a decision, an edit, or what is said about the plan."""
-        if decided := self.read_button(given):
+        if decided := self.read_button(shape):
             return decided
-        if given.verb not in ("text", "respond"):
+        if shape.verb not in ("text", "respond"):
             return None
-        if is_plan_text(given.text):
-            return self.read_edit(AnswerShape("edit", fields={"plan": given.text}))
-        return self.read_text(given.text)
+        if is_plan_text(shape.text):
+            return self.read_edit(AnswerShape("edit", fields={"plan": shape.text}))
+        return self.read_text(shape.text)
 
     def says_no(self) -> Answer | Unclear:
         """Ask back, because a “no” alone gives the planner nothing to plan with."""
         return unclear("what_instead")
 
-    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+    def read_edit(self, shape: AnswerShape) -> Answer | Unclear:
         """Return the whole edited plan; without a change it is approved."""
-        if given.action not in (None, self.action):
-            return unclear("not_the_plan", action=given.action)
-        edit = edit_plan(given.fields, self.plan, self.limits)
+        if shape.action not in (None, self.action):
+            return unclear("not_the_plan", action=shape.action)
+        edit = edit_plan(shape.fields, self.plan, self.limits)
         if isinstance(edit, Unclear):
             return edit
         changed = edit.changed or edit.limits
@@ -169,8 +169,10 @@ class PlanPause(PermissionPause):
         done = {step["id"]: step for step in steps if step["id"] in finished}
         edited = dict(answer.plan or {})
         listed = edited.get("steps") if isinstance(edited.get("steps"), list) else []
-        given = {step.get("id"): step for step in listed or () if isinstance(step, Mapping)}
-        if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+        steps_by_id = {step.get("id"): step for step in listed or () if isinstance(step, Mapping)}
+        if touched := [
+            str(id) for id, step in done.items() if id not in steps_by_id or {**step, **steps_by_id[id]} != step
+        ]:
             return say(self.spoken, "unclear", "finished_stay", steps=", ".join(touched))
         rules = plan_rules(deps, settings, finished, self.plan, unfinished_steps(values))
         most = max(settings.max_steps, len(steps))
@@ -182,9 +184,9 @@ class PlanPause(PermissionPause):
         return {**whole, "revision": revision_of(whole)}
 
     def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
-        """Return what the steps of an approved plan list.
+        """Return the tools that the steps of an approved plan list.
 
-        An edited plan is checked by the rules for plans, and one with a schedule starts nothing now.
+        Those of an edited plan are checked by the rules for plans. A plan with a schedule starts nothing now.
         """
         if answer.kind != "approve" or self.plan.get("schedule"):
             return []
@@ -210,16 +212,16 @@ class PlanPause(PermissionPause):
             plan = self.plan if answer.kind == "approve" else answer.plan
             assert plan is not None
             before = approval["plan"] if approval else None
-            given = {**approval_record(plan, decided.by, self.effects), "before": before}
+            record = {**approval_record(plan, decided.by, self.effects), "before": before}
             row |= {"approved_revision": plan["revision"]}
             row |= {"changes": difference(self.plan, plan)} if answer.kind == "edit" else {}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
-            return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
+            return {"approvals": [row], "plan": plan, "approval": record, "granted": granted, **ending}
         if answer.kind == "cancel" or not (approval or answer.text):
             # The receipt shows the previously approved plan, else the rejected one.
-            kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(self.plan, {}, None)}
+            shown_plan = {"plan": approval["plan"]} if approval else {"steps": fresh_records(self.plan, {}, None)}
             reason = say_why(values.get("language", "en"), "not_approved")
-            return {"approvals": [row], "ending": {"code": "cancelled", "reason": reason}, **kept}
+            return {"approvals": [row], "ending": {"code": "cancelled", "reason": reason}, **shown_plan}
         planning = values["planning"]
         if not answer.text:
             return {"approvals": [row], "plan": (approval or {})["plan"], "planning": close_planning(planning)}
@@ -276,5 +278,5 @@ def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: st
     schedule, language = plan["schedule"], values.get("language", "en")
     times = moments_text(next_moments(schedule, datetime.fromisoformat(at)))
     when = schedule_text(schedule, catalogue(language)["plan"])
-    said = say(language, "summary", "scheduled", when=when, times=times)
-    return {"code": "scheduled", "reason": "", "text": f"{said}\n\n{say(language, 'summary', 'scheduled_by')}"}
+    text = say(language, "summary", "scheduled", when=when, times=times)
+    return {"code": "scheduled", "reason": "", "text": f"{text}\n\n{say(language, 'summary', 'scheduled_by')}"}

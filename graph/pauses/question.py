@@ -68,21 +68,21 @@ class QuestionPause(OpenQuestion):
         """Return the question, with the purpose of its step if another step asks the same."""
         return f"{self.purpose} ({self.step}): {super().wording()}" if self.purpose else super().wording()
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear:
         """Return an option by its words or number, or the words as the answer."""
-        if given.verb == "ignore" or fold_words(given.text) == "/skip":
+        if shape.verb == "ignore" or fold_words(shape.text) == "/skip":
             return Answer("declined")
         choices = self.choices()
-        if given.verb == "list":
-            return Answer("answer", ", ".join(match_choice(scalar_text(item), choices) for item in given.items))
-        text = words_of(given)
-        if text and given.verb != "other":
+        if shape.verb == "list":
+            return Answer("answer", ", ".join(match_choice(scalar_text(item), choices) for item in shape.items))
+        text = words_of(shape)
+        if text and shape.verb != "other":
             choice, word = match_choice(text, choices), read_word(text)
             alike = [each for each in choices if word in ("yes", "no") and read_word(each) == word]
             if choice not in choices and len(alike) == 1:
                 choice = alike[0]
             return Answer("answer", choice) if choice in choices else self.read_words(text)
-        if given.verb != "approve":
+        if shape.verb != "approve":
             return unclear("empty_answer")
         return Answer("answer", next((choice for choice in choices if read_word(choice) == "yes"), JUDGEMENT))
 
@@ -119,8 +119,8 @@ class QuestionPause(OpenQuestion):
             arguments=asked | ({"options": self.options} if self.options else {}),
             at=decided.at,
         )
-        told = render_observation(entry, 20_000)
-        message: BaseMessage = ToolMessage(told, tool_call_id=self.call) if self.call else HumanMessage(told)
+        text = render_observation(entry, 20_000)
+        message: BaseMessage = ToolMessage(text, tool_call_id=self.call) if self.call else HumanMessage(text)
         if not self.step:  # a person was asked, so planning has all its rounds again
             work = {**planning["work"], "rounds_when_asked": planning["work"]["rounds"], "rounds_granted": 0}
             messages = {planning["transcript"]: [message]}
@@ -211,13 +211,13 @@ class InterruptPause(QuestionPause):
         action, fields = read_edit(dict(one))
         if action == self.action and isinstance(answer := fields.get("answer"), str):
             return answer
-        said = one.get("message") if decisions is not value and one.get("type") in ("respond", "reject") else None
-        return said if isinstance(said, str) and said.strip() else value
+        message = one.get("message") if decisions is not value and one.get("type") in ("respond", "reject") else None
+        return message if isinstance(message, str) and message.strip() else value
 
 
 def _run_verb(value: Mapping[str, Any]) -> Literal["cancel", "later"] | None:
-    """Return what a client's button says of the run and of no question: `{"type": "cancel"}`, and that of AG-UI."""
+    """Return the decision of a client's button about the whole run: `{"type": "cancel"}`, or that of AG-UI."""
     if value.get("__agui_cancelled__"):
         return "cancel"
-    said = value.get("type") if set(value) <= {"type", "id", "interrupt_id"} else None
-    return "cancel" if said == "cancel" else "later" if said == "later" else None
+    verb = value.get("type") if set(value) <= {"type", "id", "interrupt_id"} else None
+    return "cancel" if verb == "cancel" else "later" if verb == "later" else None

@@ -63,9 +63,9 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
         return keep_open(state, pending, answers, value)
     taken: list[tuple[OpenPause, ResolvedAnswer]] = []
     problems: list[str] = []
-    for id, given in answers.items():
+    for id, value_of_pause in answers.items():
         pause = by_id[id]
-        answer, by = _read_answer(pause, given, settings)
+        answer, by = _read_answer(pause, value_of_pause, settings)
         if isinstance(answer, Answer):
             answer = lacking_tools(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
         if isinstance(answer, Answer) and by == "user":
@@ -80,8 +80,8 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
     taken.sort(key=lambda each: each[0].of_run)  # the answer to the run itself comes last: it may end steps that wait
     for pause, decided in taken:  # each on the state after the previous ones
         values = apply_update(values, pause.apply(values, decided))
-    said = next((decided for pause, decided in taken if pause.id == pending.id), None)
-    closed = _close_asked_pause(state, pending, said, ended=bool(values.get("ending")))
+    decided_now = next((decided for pause, decided in taken if pause.id == pending.id), None)
+    closed = _close_asked_pause(state, pending, decided_now, ended=bool(values.get("ending")))
     return {**difference(state, values), **closed}
 
 
@@ -92,12 +92,12 @@ def missing_tools(
 
     Such an answer would be used up, and the calls refused. To reject or to cancel needs no tool.
     """
-    by_id, answers, found = {pause.id: pause for pause in pauses}, _split_answers(value, pauses), list[str]()
-    for id, given in answers.items() if isinstance(answers, dict) else ():
-        answer, by = _read_answer(by_id[id], given, settings)
+    by_id, answers, lacking = {pause.id: pause for pause in pauses}, _split_answers(value, pauses), list[str]()
+    for id, answer_value in answers.items() if isinstance(answers, dict) else ():
+        answer, by = _read_answer(by_id[id], answer_value, settings)
         if isinstance(answer, Answer):
-            found.append(lacking_tools(values, by_id[id], answer, executors, by=by))
-    return "; ".join(filter(None, found))
+            lacking.append(lacking_tools(values, by_id[id], answer, executors, by=by))
+    return "; ".join(filter(None, lacking))
 
 
 def lacking_tools(
@@ -106,8 +106,8 @@ def lacking_tools(
     """Return which tools the answer needs and are not here, in English for the error of a program."""
     if answer.kind not in ((*NEED_TOOLS, "declined") if by == "policy" else NEED_TOOLS):
         return ""
-    found = (executors.missing(executor, tools) for executor, tools in pause.tools_after(values, answer))
-    if not (missing := dict.fromkeys(name for names in found for name in names)):
+    lists = (executors.missing(executor, tools) for executor, tools in pause.tools_after(values, answer))
+    if not (missing := dict.fromkeys(name for names in lists for name in names)):
         return ""
     return say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))
 
@@ -120,22 +120,25 @@ def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
 def _read_answer(pause: OpenPause, value: Any, settings: Settings) -> tuple[Answer | str, str]:
     """Return what an answer means, or why it cannot be understood, and by whom it is.
 
-    The settings answer, and no person, at once or if the question was open for too long.
+    If the question was open for too long, or nobody answers questions at all, the settings answer it.
     """
     if value == OVERDUE and not pause.to_people and settings.on_question != "wait":
         return pause.by_policy(settings), "policy"
     return pause.read(value), "user"
 
 
-def _close_asked_pause(state: RunState, pending: OpenPause, said: ResolvedAnswer | None, *, ended: bool) -> RunState:
+def _close_asked_pause(state: RunState, pending: OpenPause, decided: ResolvedAnswer | None, *, ended: bool) -> RunState:
     """Close the current question; without an answer it stays open, or is asked again later."""
     messages = state["messages"]
-    if said is not None or ended:
-        text = pending.closing(said.answer) if said else "Ended."
-        by_person = said is not None and said.by == "user"
+    if decided is not None or ended:
+        text = pending.closing(decided.answer) if decided else "Ended."
+        by_person = decided is not None and decided.by == "user"
         return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending.comes_back:
         # Answered steps continue first; this question is asked again afterwards.
         return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
-    kept = with_fresh_call(messages, pending.but(problem="", draft=None))
-    return {"pending": kept.dump(), "messages": [*close_pause(messages, pending, "Asked again."), pause_message(kept)]}
+    again = with_fresh_call(messages, pending.but(problem="", draft=None))
+    return {
+        "pending": again.dump(),
+        "messages": [*close_pause(messages, pending, "Asked again."), pause_message(again)],
+    }

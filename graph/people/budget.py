@@ -44,7 +44,7 @@ class Account:
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
     """The amounts of which the next action takes at least one."""
     day: DayAccount | None = None
-    """The account of the day, if it is that which the limits are of."""
+    """The account of the day whose limits these are; None for the limits of a run or step."""
 
     def of_day(self, day: DayAccount | None) -> "Account":
         """Return the account with the limits of the day, which the run shares with others; unchanged without a day."""
@@ -149,8 +149,8 @@ def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts)
     else:
         whose = speak("step", step=account.step) if account.step else speak("planning" if account.planning else "run")
     used = speak("both").join(_describe_use(account, key) for key in keys)
-    kept = speak("kept") if account.reserve and "model_calls" in keys else ""
-    parts = [speak("out", whose=whose, used=used, kept=kept), _list_steps(speak("done"), account.done)]
+    reserved = speak("kept") if account.reserve and "model_calls" in keys else ""
+    parts = [speak("out", whose=whose, used=used, kept=reserved), _list_steps(speak("done"), account.done)]
     parts.append(_list_steps(speak("not_done"), account.left))
     if account.unplanned:
         parts.append(speak("unplanned"))

@@ -84,9 +84,9 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     if approval and not changes:
         by = str(approval.get("by"))
     if by is not None:
-        kept = (approval or {}).get("effects") or {}  # nobody is shown what they are now
-        given = approval_record(plan, by, {**effects.kinds, **kept})
-        return {"plan": plan, "approval": {**given, "before": before}, "pending": None}
+        effects_before = (approval or {}).get("effects") or {}  # nobody is shown what they are now
+        record = approval_record(plan, by, {**effects.kinds, **effects_before})
+        return {"plan": plan, "approval": {**record, "before": before}, "pending": None}
     more: Json = (
         {"next_runs": next_moments(plan["schedule"], datetime.fromisoformat(now()))} if plan.get("schedule") else {}
     )
@@ -158,22 +158,22 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     stale = change["stale"]
     before = (approval.get("before") or {}).get("steps") or ()
     # An approved plan that never became active, as after a kill, left no records.
-    known = {**{step["id"]: fresh_record() for step in before}, **records}
-    ids, said = {step["id"] for step in plan["steps"]}, change["dropped"]
+    earlier_records = {**{step["id"]: fresh_record() for step in before}, **records}
+    ids, reasons = {step["id"] for step in plan["steps"]}, change["dropped"]
     language = values.get("language", "en")
     gone: dict[str, StepChange] = {}
-    for id, record in known.items():
+    for id, record in earlier_records.items():
         if id not in ids and record["status"] in UNFINISHED:
-            why = said.get(id) or say_why(language, "left_plan")
+            why = reasons.get(id) or say_why(language, "left_plan")
             gone[id] = {**record, **change_status(record, {"status": "skipped", "calls": [], "reason": why}, at)}
     fresh = fresh_records(plan, records, approval.get("before"), stale)
     update: Json = {
-        "steps": merge_records({**fresh, **gone}, [_replaced_steps(approval, known, change, language)]),
+        "steps": merge_records({**fresh, **gone}, [_replaced_steps(approval, earlier_records, change, language)]),
         "approval": {**approval, "before": None, "at_work": True},
     }
     # What replaced and stale steps did is done; an equal call asks before it is made again.
-    ended = sorted(id for id in known if id in stale or id not in ids or id in fresh)
-    done = [key for id in ended for key in known[id]["wrote"]]
+    ended = sorted(id for id in earlier_records if id in stale or id not in ids or id in fresh)
+    done = [key for id in ended for key in earlier_records[id]["wrote"]]
     update |= {"settled_writes": done} if done else {}
     update |= {"planning": {**values["planning"], "change": {**change, "stale": []}}} if stale else {}
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:

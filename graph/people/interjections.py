@@ -35,16 +35,16 @@ def _namespace(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "interjections", store_label(thread_id))
 
 
-def words_of(thread_id: str) -> str:
-    """Return the name under which whoever says something to a run takes turns."""
+def interjection_lock(thread_id: str) -> str:
+    """Return the name of the lock that is held while an interjection to a thread is stored."""
     return f"words to {hashlib.sha256(thread_id.encode()).hexdigest()[:32]}"
 
 
 async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
-    """Store what the user says and return its key; keys are in order. The caller holds `words_of` the thread."""
+    """Store what the user says and return its key; keys are in order. The caller holds its `interjection_lock`."""
     last = max([int(item.key) for item in await read_all(store, _namespace(thread_id))], default=0)
-    said, key = {"text": storable(text), "at": now("milliseconds")}, f"{max(last + 1, current_clock().tick()):020}"
-    await store.aput(_namespace(thread_id), key, said, index=False)
+    value, key = {"text": storable(text), "at": now("milliseconds")}, f"{max(last + 1, current_clock().tick()):020}"
+    await store.aput(_namespace(thread_id), key, value, index=False)
     return key
 
 
@@ -73,17 +73,17 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
         _being_marked.add(place)
         try:
             item = await store.aget(_namespace(thread), place[1])
-            kept = item.value if item else {"text": row["text"], "at": row["at"]}  # what is replayed is not there
-            if kept.get("heard"):
+            stored = item.value if item else {"text": row["text"], "at": row["at"]}  # what is replayed is not there
+            if stored.get("heard"):
                 continue
-            heard = {"step": step, "at": now("milliseconds")}
-            told = {"type": "heard", "step": step, "text": row["text"], "at": row["at"]}
-            event = place_event(runtime, without_secrets(runtime, told))
-            await store.aput(_namespace(thread), place[1], {**kept, "heard": heard}, index=False)
+            mark = {"step": step, "at": now("milliseconds")}
+            fields = {"type": "heard", "step": step, "text": row["text"], "at": row["at"]}
+            event = place_event(runtime, without_secrets(runtime, fields))
+            await store.aput(_namespace(thread), place[1], {**stored, "heard": mark}, index=False)
         finally:
             _being_marked.discard(place)
         send(runtime, event)
-        first.append({**row, "heard": heard})
+        first.append({**row, "heard": mark})
     return first
 
 
@@ -91,8 +91,8 @@ async def heard_interjections(runtime: Runtime[Settings], rows: Sequence[Json]) 
     """Return those of these interjections that some round has heard, each with when and where."""
     if runtime.store is None or not rows:
         return []
-    kept = {row["key"]: row for row in await read_interjections(runtime.store, thread_of(runtime), "")}
-    return [kept[row["key"]] for row in rows if kept.get(row["key"], {}).get("heard")]
+    stored = {row["key"]: row for row in await read_interjections(runtime.store, thread_of(runtime), "")}
+    return [stored[row["key"]] for row in rows if stored.get(row["key"], {}).get("heard")]
 
 
 async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> None:
@@ -107,10 +107,10 @@ async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str)
     """
     if runtime.store is None or runtime.context.when_busy != "next_round":
         return []
-    said = await read_interjections(runtime.store, thread_of(runtime), cursor)
+    rows = await read_interjections(runtime.store, thread_of(runtime), cursor)
     if replaced := hearing.get():
-        said = await replaced(place, said)
-    return [row for row in said if row["key"] > cursor]
+        rows = await replaced(place, rows)
+    return [row for row in rows if row["key"] > cursor]
 
 
 async def delete_interjections(store: BaseStore, thread_id: str) -> None:
@@ -124,20 +124,23 @@ class NewWords:
     """What the user said since a round looked last."""
 
     message: HumanMessage
-    """It, with what to do about it."""
+    """The words, with what to do about them."""
     cursor: str
-    """The last of it."""
+    """The key of the last interjection."""
     first: list[Json]
-    """What no other round has heard."""
+    """The interjections that no other round has heard."""
 
 
-async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, then: str) -> NewWords | None:
-    """Return what the user said since `cursor`, for a round of a step, or of planning; None if there is nothing."""
-    if not (said := await new_interjections(runtime, cursor, step or PLANNING)):
+async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instruction: str) -> NewWords | None:
+    """Return what the user said since `cursor`, for a round of a step, or of planning; None if there is nothing.
+
+    `instruction` tells the model what to do about it.
+    """
+    if not (rows := await new_interjections(runtime, cursor, step or PLANNING)):
         return None
-    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(said, 1))
-    message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
-    return NewWords(message, said[-1]["key"], await mark_heard(runtime, said, step))
+    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(rows, 1))
+    message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{instruction}")
+    return NewWords(message, rows[-1]["key"], await mark_heard(runtime, rows, step))
 
 
 async def with_interjections(state: Step, cursor: str, runtime: Runtime[Settings]) -> tuple[Step, list[AnyMessage]]:
@@ -158,9 +161,9 @@ def _id_of(row: Mapping[str, Any], n: int) -> str:
 
 
 async def heard_entries(runtime: Runtime[Settings], place: str, after: str, until: str) -> list[JournalEntry]:
-    """Return, as observations, what the rounds of a step or planning have heard and its brief does not have."""
-    said = await new_interjections(runtime, after, place) if until > after else []
-    return interjection_entries([row for row in said if row["key"] <= until], ())
+    """Return, as observations, what the rounds of a step or planning have heard since its brief was written."""
+    rows = await new_interjections(runtime, after, place) if until > after else []
+    return interjection_entries([row for row in rows if row["key"] <= until], ())
 
 
 def interjection_entries(
@@ -170,10 +173,10 @@ def interjection_entries(
 
     Each has the time and the step at which it was heard; one that came too late has neither.
     """
-    said = {"question": "", "by": "user"}
+    arguments = {"question": "", "by": "user"}
     first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
     entries = list[JournalEntry]()
     for n, row in enumerate(interjections, first):
-        entry = observation(_id_of(row, n), "plan", 0, "user", row["text"], arguments=said, at=row["at"])
+        entry = observation(_id_of(row, n), "plan", 0, "user", row["text"], arguments=arguments, at=row["at"])
         entries.append({**entry, "heard": {"key": row["key"], **(row.get("heard") or {})}})
     return entries

@@ -37,12 +37,12 @@ def close_pause(
 ) -> list[AnyMessage]:
     """Return the result of the pause's tool call, unless a client has written one already.
 
-    `answered`: the text is what a person said; otherwise it is the runtime's own word, and marked as such.
+    `answered`: the text is what a person said. Otherwise it is the runtime's own, and is marked so.
     """
     call = pending.tool_call_id
-    known = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
+    is_closed = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
     own: Json = {} if answered else {OWN_WORDS: True}
-    return [] if known else [ToolMessage(text, tool_call_id=call, name=pending.action, additional_kwargs=own)]
+    return [] if is_closed else [ToolMessage(text, tool_call_id=call, name=pending.action, additional_kwargs=own)]
 
 
 def with_fresh_call(messages: Sequence[BaseMessage], pending: OpenPause) -> OpenPause:
@@ -95,13 +95,13 @@ def keep_open(values: Mapping[str, Any], pending: OpenPause, problem: str, value
 
 def open_pauses(values: Mapping[str, Any]) -> list[OpenPause]:
     """Return all open questions: the current one first, then those of waiting steps in plan order."""
-    found = [values["pending"]] if values.get("pending") else []
+    stored = [values["pending"]] if values.get("pending") else []
     records = values.get("steps") or {}
     for step in ((values.get("approval") or {}).get("plan") or {}).get("steps", ()):
         if waiting := record_of(records, step["id"])["waiting"]:
-            found.append(waiting)
+            stored.append(waiting)
     pauses: dict[str, OpenPause] = {}
-    for pause in found:
+    for pause in stored:
         each = with_id(values, load_pause(pause))
         pauses.setdefault(each.id, each)
     return [*pauses.values()]
@@ -128,7 +128,7 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
 
 
 def _purpose(values: Mapping[str, Any], pause: OpenPause) -> dict[str, str]:
-    """Add the step's content if another step asks the same words, so that people see which one asks (X26)."""
+    """Return the step's content as `purpose` if another step asks the same, so that people see which one asks (X26)."""
     if not isinstance(pause, QuestionPause) or not pause.step:
         return {}
     waiting = [row["waiting"] for row in (values.get("steps") or {}).values() if row["waiting"]]
