@@ -106,42 +106,44 @@ def concealed_part(text: str, start: int, end: int) -> str:
     return _remove_spans(text[start:end], [(a - start, b - start) for a, b in within])
 
 
-def hide_known(value: Any, known: Sequence[str]) -> Any:
+def hide_known(value: Any, secrets: Sequence[str]) -> Any:
     """Return a JSON-like copy without the known secrets, also in keys; everything else is unchanged."""
     if isinstance(value, str):
-        return _remove_spans(value, find_known(value, known))
-    if not known or not _mentions(value, known):
+        return _remove_spans(value, find_known(value, secrets))
+    if not secrets or not _mentions(value, secrets):
         return value
-    return _hide(value, known, 0)
+    return _hide(value, secrets, 0)
 
 
-def _mentions(value: Any, known: Sequence[str]) -> bool:
+def _mentions(value: Any, secrets: Sequence[str]) -> bool:
     """Return whether a value may contain one of the secrets; nearly always it contains none."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, TypeError, RecursionError):
         return True
-    return bool(find_known(text, known))
+    return bool(find_known(text, secrets))
 
 
-def _hide(value: Any, known: Sequence[str], depth: int) -> Any:
+def _hide(value: Any, secrets: Sequence[str], depth: int) -> Any:
     if isinstance(value, str):
-        return _remove_spans(value, find_known(value, known))
+        return _remove_spans(value, find_known(value, secrets))
     if depth > _DEEPEST:
         return REDACTED
     if isinstance(value, Mapping):
-        return {_hide(key, known, depth): _hide(item, known, depth + 1) for key, item in value.items()}
+        return {_hide(key, secrets, depth): _hide(item, secrets, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)([_hide(item, known, depth + 1) for item in value]) if type(value) in (list, tuple) else value
+        return (
+            type(value)([_hide(item, secrets, depth + 1) for item in value]) if type(value) in (list, tuple) else value
+        )
     return value
 
 
-def hide_in_error(error: BaseException | None, known: Sequence[str]) -> None:
+def hide_in_error(error: BaseException | None, secrets: Sequence[str]) -> None:
     """Hide known secrets in the words of an exception, and of those that caused it."""
     for _ in range(_CAUSES):
-        if error is None or not known:
+        if error is None or not secrets:
             return
-        if (args := hide_known(error.args, known)) != error.args:
+        if (args := hide_known(error.args, secrets)) != error.args:
             error.args = args
         error = error.__cause__ or error.__context__
 
@@ -152,30 +154,30 @@ class SecretStream:
     The first characters of a secret may be shown; they say nothing.
     """
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self._known = known
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
         self._shown = ""
-        self._held = ""
+        self._pending = ""
 
     def add(self, piece: str) -> str:
         """Return what can be shown now."""
-        text = self._shown + self._held + piece
-        spans, start = find_known(text, self._known), len(self._shown)
+        text = self._shown + self._pending + piece
+        spans, start = find_known(text, self._secrets), len(self._shown)
         end = max(start, len(text) - self._open(text))
         end = min([end, *(max(start, a) for a, b in spans if a < end < b)])  # it may go on as a longer one
         shown = _remove_spans(text[start:end], [(max(0, a - start), b - start) for a, b in spans if b > start])
-        self._shown, self._held = text[max(0, end - SHOWN) : end], text[end:]
+        self._shown, self._pending = text[max(0, end - SHOWN) : end], text[end:]
         return shown
 
     def rest(self) -> str:
-        """Return what is still held, at the end of the text."""
-        held, self._held = self._held, ""
-        shown = _remove_spans(held, find_known(held, self._known))
-        return REDACTED if shown == held and len(held) >= SHORTEST else shown
+        """Return what is still held back, at the end of the text."""
+        pending, self._pending = self._pending, ""
+        shown = _remove_spans(pending, find_known(pending, self._secrets))
+        return REDACTED if shown == pending and len(pending) >= SHORTEST else shown
 
     def _open(self, text: str) -> int:
         """Return the length of the end of a text that may be the beginning of a secret."""
-        for secret in beginnings(tuple(self._known)):
+        for secret in beginnings(tuple(self._secrets)):
             at = text.find(secret[: SHOWN + 1], max(0, len(text) - len(secret) + 1))
             while at >= 0:
                 if secret.startswith(text[at:]):
@@ -184,10 +186,10 @@ class SecretStream:
         return 0
 
 
-def redact(text: str, known: Sequence[str] = ()) -> str:
+def redact(text: str, secrets: Sequence[str] = ()) -> str:
     """Do as `conceal`, and also remove everything under a secret's name or in a cookie header. Idempotent."""
     for _ in range(4):  # a replacement can bring two halves of a pattern together, so until nothing changes
-        cleaned = _remove_spans(text, _find_credentials(text, known, wide=True))
+        cleaned = _remove_spans(text, _find_credentials(text, secrets, wide=True))
         if cleaned == text:
             break
         text = cleaned
@@ -212,8 +214,8 @@ def secret_name(name: str) -> bool:
 def known_secrets(variables: Mapping[str, str], *more: str | None) -> tuple[str, ...]:
     """Return the values of variables with secret names, and `more`; longest first, without common words."""
     named = [value.strip() for name, value in variables.items() if secret_name(name)]
-    found = {value for value in (*named, *(each or "" for each in more)) if _is_secret(value)}
-    return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
+    secrets = {value for value in (*named, *(each or "" for each in more)) if _is_secret(value)}
+    return tuple(sorted(secrets, key=lambda secret: (-len(secret), secret)))
 
 
 def _is_secret(value: str) -> bool:
@@ -235,21 +237,21 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[position:]]) if parts else text
 
 
-def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) -> list[Span]:
+def _find_credentials(text: str, secrets: Sequence[str], *, wide: bool = False) -> list[Span]:
     lower = _lower(text)
-    spans = find_known(text, known)
+    spans = find_known(text, secrets)
     if "PRIVATE KEY" in text:
-        spans += [found.span() for found in _PEM.finditer(text)]
+        spans += [match.span() for match in _PEM.finditer(text)]
     for prefix in _PREFIXES:
         ended = 0
         for start, _ in _places(text, prefix):
-            if start >= ended and (found := _ISSUED.match(text, start)):
-                ended = found.end()
-                spans += [found.span()] if _is_issued(found[0]) else []
+            if start >= ended and (match := _ISSUED.match(text, start)):
+                ended = match.end()
+                spans += [match.span()] if _is_issued(match[0]) else []
     if "://" in text:
-        spans += [found.span(1) for found in scan(_IN_URL, text, 500) if found[1] != REDACTED]
+        spans += [match.span(1) for match in scan(_IN_URL, text, 500) if match[1] != REDACTED]
     if "password" in text:
-        spans += [found.span(1) for found in scan(_NETRC, text, 500) if found[1] != REDACTED]
+        spans += [match.span(1) for match in scan(_NETRC, text, 500) if match[1] != REDACTED]
     if "bearer" in lower or "basic" in lower:
         spans += _headers(text, lower, 6 if wide else 12)
     if any(stem in lower for stem in _STEMS):
@@ -257,7 +259,7 @@ def _find_credentials(text: str, known: Sequence[str], *, wide: bool = False) ->
             span for level in ((False, True) if wide else (False,)) for span in _find_assigned(text, lower, wide=level)
         ]
     if wide and "sk-" in text:
-        spans += [found.span() for found in _MASKED.finditer(text)]
+        spans += [match.span() for match in _MASKED.finditer(text)]
     return spans
 
 
@@ -271,9 +273,9 @@ def _lower(text: str) -> str:
 def _headers(text: str, lower: str, shortest: int) -> Iterator[Span]:
     for word in ("bearer", "basic"):
         for start, _ in _places(lower, word):
-            found = None if text[start - 1 : start].isalnum() else _HEADER.match(text, start)
-            if found and len(found[1]) >= shortest and (_is_random(found[1]) or len(found[1]) >= 24):
-                yield found.span(1)
+            match = None if text[start - 1 : start].isalnum() else _HEADER.match(text, start)
+            if match and len(match[1]) >= shortest and (_is_random(match[1]) or len(match[1]) >= 24):
+                yield match.span(1)
 
 
 def _find_assigned(text: str, lower: str, *, wide: bool) -> Iterator[Span]:
@@ -311,15 +313,15 @@ def _wide_value(text: str, sets: re.Match[str], name: str, start: int) -> Span |
     if not _names_secret(name, _WIDE):
         return None
     quote, sign, called = sets[5] or "", sets[3], name.lower()
-    found = (_LINE if "cookie" in called else _ENDS[quote] if quote else _BARE).match(text, sets.end())
-    if found is None or not any(map(str.isalnum, found[0])):
+    match = (_LINE if "cookie" in called else _ENDS[quote] if quote else _BARE).match(text, sets.end())
+    if match is None or not any(map(str.isalnum, match[0])):
         return None
-    if quote or _is_random(found[0]) or called.endswith(("authorization", "cookie")):
-        return found.span()
-    word = found[0]
+    if quote or _is_random(match[0]) or called.endswith(("authorization", "cookie")):
+        return match.span()
+    word = match[0]
     password = "pass" in called and (word.isalnum() and word.lower() != called if sign == "=" else word.isdecimal())
     set_to = sign == "=" and (name.isupper() or text[start - 1 : start] in ("?", "&"))  # of a variable, of a query
-    return found.span() if password or set_to else None
+    return match.span() if password or set_to else None
 
 
 def _certain_value(text: str, sets: re.Match[str], name: str, start: int) -> Span | None:
@@ -331,19 +333,19 @@ def _certain_value(text: str, sets: re.Match[str], name: str, start: int) -> Spa
     line = text.rfind("\n", max(0, start - 100), start)
     alone = (line >= 0 or start <= 100) and _LEAD.match(text, line + 1, start) is not None
     if variable and alone:
-        found = (_ENDS[quote] if quote else _WORD).match(text, sets.end())
-        whole = found[0].strip() if found else ""
+        match = (_ENDS[quote] if quote else _WORD).match(text, sets.end())
+        whole = match[0].strip() if match else ""
         plain = not whole or whole[0] in "$<{%/~" or (name.endswith("TOKEN") and whole.isdecimal())
-        return None if found is None or plain or "(" in whole or _PLACEHOLDER.fullmatch(whole) else found.span()
-    found = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
+        return None if match is None or plain or "(" in whole or _PLACEHOLDER.fullmatch(whole) else match.span()
+    match = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
     drawn = _is_random if _names_secret(name, _PASSWORDS) else _is_random_value
-    if found is None or not drawn(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
+    if match is None or not drawn(match[0]) or not 6 <= len(match[0]) <= 512 or " " in match[0]:
         return None
     certain = (
-        sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[found.end() : found.end() + 1].strip())
+        sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[match.end() : match.end() + 1].strip())
     )
-    path = found[0][0] in "/~" and not _is_random_value(found[0])
-    return found.span() if certain and not path else None
+    path = match[0][0] in "/~" and not _is_random_value(match[0])
+    return match.span() if certain and not path else None
 
 
 @lru_cache(maxsize=256)
@@ -376,13 +378,13 @@ def _is_issued(key: str) -> bool:
 
 
 def _has_checksum(key: str) -> bool:
-    if (found := _CHECKED.fullmatch(key)) is None:
+    if (match := _CHECKED.fullmatch(key)) is None:
         return False
-    left, digits = zlib.crc32(found[1].encode()), ""
-    for _ in found[2]:
+    left, digits = zlib.crc32(match[1].encode()), ""
+    for _ in match[2]:
         left, digit = divmod(left, len(_BASE62))
         digits = _BASE62[digit] + digits
-    return digits == found[2]
+    return digits == match[2]
 
 
 def _json(

@@ -21,8 +21,8 @@ SHORTEST = 12
 WRAPPED = 60
 """In columns: a line as long as this can go on in the next one."""
 RULES = ("en", "de")
-"""Whose rules hold beside those of the text's language, which a model may not have said: English knows most
-abbreviations, and German dates."""
+"""Languages whose rules apply too, because a model may not have named the text's language: the rules for English know
+most abbreviations, and those for German know dates."""
 ORDINAL_POINT = (
     "cs",
     "da",

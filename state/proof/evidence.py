@@ -54,8 +54,8 @@ def read_goal_check(
     claims: dict[int, dict[str, Any]] = {}
     problems = []
     items = _items(goal_check, criteria)
-    given = {n for n, criterion in enumerate(criteria, 1) if criterion.get("check")} | {*(standing or {})}
-    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria, given), strict=True), 1):
+    unclaimed = {n for n, criterion in enumerate(criteria, 1) if criterion.get("check")} | {*(standing or {})}
+    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria, unclaimed), strict=True), 1):
         met = _MET.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
             problems.append(f"item {position} needs criterion (its number), met and evidence")
@@ -87,24 +87,22 @@ def _items(goal_check: Any, criteria: Sequence[Mapping[str, Any]]) -> list[Any]:
     if words and isinstance(goal_check, list) and len(goal_check) == len(criteria):
         return [{"criterion": n, "evidence": _ONE_ID.findall(text)} for n, text in enumerate(goal_check, 1)]
     items = list[Any]()
-    for given in (
-        goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else ()
-    ):
-        if not isinstance(given, Mapping) or {*_OF_ITEM} & {*given} or not given:
-            items.append(given)
-        elif len(given) == 1 and _is_list_of_items(inside := next(iter(given.values()))):
+    for part in goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else ():
+        if not isinstance(part, Mapping) or {*_OF_ITEM} & {*part} or not part:
+            items.append(part)
+        elif len(part) == 1 and _is_list_of_items(inside := next(iter(part.values()))):
             items += inside
-        elif "evidence" in _with_known_fields(given, criteria) and not any(_names(key, criteria) for key in given):
-            items.append(given)
+        elif "evidence" in _with_known_fields(part, criteria) and not any(_names(key, criteria) for key in part):
+            items.append(part)
         else:
-            items += [_item_of(key, value) for key, value in given.items()]
+            items += [_item_of(key, value) for key, value in part.items()]
     read = [_with_known_fields(item, criteria) for item in items]
     in_turn = len(read) == len(criteria) and all(isinstance(each, Mapping) and "criterion" not in each for each in read)
     return [{**item, "criterion": n} for n, item in enumerate(read, 1)] if in_turn else read
 
 
-def _names(said: Any, criteria: Sequence[Mapping[str, Any]]) -> bool:
-    return _number({"criterion": said}, criteria) is not None
+def _names(name: Any, criteria: Sequence[Mapping[str, Any]]) -> bool:
+    return _number({"criterion": name}, criteria) is not None
 
 
 def _is_list_of_items(value: Any) -> bool:
@@ -115,8 +113,8 @@ def _is_list_of_items(value: Any) -> bool:
 def _with_known_fields(item: Any, criteria: Sequence[Mapping[str, Any]]) -> Any:
     """Return an item with fields of other names under their own, as far as only one of them can be meant.
 
-    The criterion is what has its number or text; the evidence what names observations. Whether it is met is said by a
-    truth value, and where anything else may say it, it has to be said as `met`.
+    A field with a criterion's number or text is the criterion; one that names observations is the evidence. A truth
+    value says whether the criterion is met. If several fields could say that, the item needs `met`.
     """
     if not isinstance(item, Mapping):
         return item
@@ -129,16 +127,16 @@ def _with_known_fields(item: Any, criteria: Sequence[Mapping[str, Any]]) -> Any:
             key: others[key] for key in ("observation", "observations", "quote", "quotes", "before") if key in others
         }
         if refers:
-            given = [own] if {"observation", "observations"} & {*own} else [*refers.values()]
-            read["evidence"] = [each for value in given for each in _as_list(value)]
+            parts = [own] if {"observation", "observations"} & {*own} else [*refers.values()]
+            read["evidence"] = [each for value in parts for each in _as_list(value)]
             others = {key: value for key, value in others.items() if key not in refers and key not in own}
     if "criterion" not in read:
         names = [key for key, value in others.items() if _names(value, criteria)]
         if len(names) == 1:
             read["criterion"] = others.pop(names[0])
     if "met" not in read and others:
-        said = {_MET.get(str(value).strip().casefold()) for value in others.values() if isinstance(value, bool | str)}
-        read |= {"met": said.pop()} if len(said) == 1 else {"met": ""} if said else {}
+        values = {_MET.get(str(value).strip().casefold()) for value in others.values() if isinstance(value, bool | str)}
+        read |= {"met": values.pop()} if len(values) == 1 else {"met": ""} if values else {}
     return read
 
 
@@ -154,17 +152,17 @@ def _item_of(key: Any, value: Any) -> dict[str, Any]:
 
 
 def _numbers(
-    items: Sequence[Any], criteria: Sequence[Mapping[str, Any]], given: Collection[int] = ()
+    items: Sequence[Any], criteria: Sequence[Mapping[str, Any]], excluded: Collection[int] = ()
 ) -> list[int | None]:
     """Return the number of each item's criterion, from 1; None if it names none.
 
-    Numbers count from 0 if one is 0, or if the criteria that are not `given` are all named only so.
+    Numbers count from 0 if one of them is 0, or if only then each criterion outside of `excluded` has an item.
     """
     numbers = [_number(item, criteria) for item in items]
-    known = [number for number in numbers if number is not None]
-    open_ones, once = {*range(1, len(criteria) + 1)} - {*given}, len(set(known)) == len(known)
-    only_so = not open_ones <= {*known} and open_ones <= {number + 1 for number in known}
-    from_zero = bool(known) and once and max(known) < len(criteria) and (0 in known or only_so)
+    named = [number for number in numbers if number is not None]
+    open_ones, once = {*range(1, len(criteria) + 1)} - {*excluded}, len(set(named)) == len(named)
+    only_so = not open_ones <= {*named} and open_ones <= {number + 1 for number in named}
+    from_zero = bool(named) and once and max(named) < len(criteria) and (0 in named or only_so)
     return [number + from_zero if number is not None else None for number in numbers]
 
 
@@ -179,12 +177,12 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
         return named
     if isinstance(named, float) and named.is_integer():
         return int(named)
-    said = fold_words(named) if isinstance(named, str) else ""
-    if found := _NUMBERED.fullmatch(said):
-        return int(found[1])
-    first = _NUMBER_FIRST.fullmatch(said)
-    told = {said} | ({first[2]} if first else set())
-    same = [n for n, criterion in enumerate(criteria, 1) if said and fold_words(criterion["text"]) in told]
+    words = fold_words(named) if isinstance(named, str) else ""
+    if match := _NUMBERED.fullmatch(words):
+        return int(match[1])
+    first = _NUMBER_FIRST.fullmatch(words)
+    forms = {words} | ({first[2]} if first else set())
+    same = [n for n, criterion in enumerate(criteria, 1) if words and fold_words(criterion["text"]) in forms]
     return same[0] if len(same) == 1 else None
 
 
@@ -203,27 +201,27 @@ def read_references(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     Also reads `"s1.1"`, `"s1.1: quote"`, pairs of both, texts that name observations, lists of ids or quotes, objects
     by number or by id, and the id under any name.
     """
-    for item in (each for given in _as_list(claim.get("evidence")) for each in _unfold(given)):
+    for item in (each for each_item in _as_list(claim.get("evidence")) for each in _unfold(each_item)):
         if isinstance(item, Mapping):
             for reference in _references_in(item):
                 id, quote = reference.get("observation"), reference.get("quote")
                 if not isinstance(id, str):
                     yield {}
-                elif not quote and (found := _CITED.fullmatch(id)) and (found[2] or found[3]):
-                    yield {**reference, "observation": found[1], "quote": _bare_quote(found)}
+                elif not quote and (match := _CITED.fullmatch(id)) and (match[2] or match[3]):
+                    yield {**reference, "observation": match[1], "quote": _bare_quote(match)}
                 else:
                     yield from ({**reference, "observation": one} for one in _ids_in(id))
-        elif isinstance(item, str) and (found := _CITED.fullmatch(item)) and not _IDS.fullmatch(item):
-            quote = _bare_quote(found)
-            yield {"observation": found[1], **({"quote": quote} if quote else {})}
+        elif isinstance(item, str) and (match := _CITED.fullmatch(item)) and not _IDS.fullmatch(item):
+            quote = _bare_quote(match)
+            yield {"observation": match[1], **({"quote": quote} if quote else {})}
         elif isinstance(item, str) and item.strip():
             yield from ({"observation": id} for id in _ids_in(item))
         else:
             yield {}
 
 
-def _bare_quote(found: re.Match[str]) -> str:
-    return (found[2] or found[3] or "").strip().strip("\"'“”„«»")
+def _bare_quote(match: re.Match[str]) -> str:
+    return (match[2] or match[3] or "").strip().strip("\"'“”„«»")
 
 
 def _ids_in(text: str) -> list[str]:
@@ -232,7 +230,7 @@ def _ids_in(text: str) -> list[str]:
 
 
 def _references_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return an item of evidence as one reference for each of its ids and quotes, under the names that these have."""
+    """Return a reference for each id and quote of an item of evidence, with fields `observation` and `quote`."""
     read = {**item}
     others = {key: value for key, value in item.items() if key not in ("observation", "quote", "before", "note")}
     if "observation" not in read:
@@ -302,7 +300,7 @@ class EvidenceScope:
     step: str
     result: str = ""
     writes_text: bool = False
-    """True if the step had no tools, or was not given any by name and used none: its text may be cited."""
+    """True if the step's own text may be cited: it had no tools, or used none and its plan named none."""
     unchanged: bool = False
     """True if the step was granted tools with effects, and none of their calls succeeded."""
     again: Mapping[str, str] = field(default_factory=dict)
@@ -359,20 +357,20 @@ class Grounding:
 
 def ground_claim(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
     """Check the evidence for a criterion against the observations."""
-    found, cited = Grounding(), list(read_references(claim))
+    grounding, cited = Grounding(), list(read_references(claim))
     if len(cited) > MOST_EVIDENCE:
         return Grounding(problems=[f"cites {len(cited)} observations; name the {MOST_EVIDENCE} that prove it at most"])
     for reference in cited:
-        _weigh(reference, scope, found)
+        _weigh(reference, scope, grounding)
     if not cited:
-        found.problems.append(f"cites no observation{_known_ids(scope)}")
-    return found
+        grounding.problems.append(f"cites no observation{_known_ids(scope)}")
+    return grounding
 
 
-def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding) -> None:
+def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Grounding) -> None:
     """Accept one item of evidence, or add its problem."""
     if not reference:
-        found.imprecise.append("an evidence item is {observation: id, quote?}")
+        grounding.imprecise.append("an evidence item is {observation: id, quote?}")
         return
     cited, quote, before = reference["observation"], reference.get("quote") or "", reference.get("before") is True
     if isinstance(quote, str) and cited in scope.index:
@@ -381,33 +379,33 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
     if cited == f"{scope.step}.result":
         own = scope.text(cited, scope.result)
         if not scope.writes_text:
-            found.problems.append(
+            grounding.problems.append(
                 f"{cited} is this step's own claim; cite what a tool or the user said{_known_ids(scope)}"
             )
         says = isinstance(quote, str) and (not quote or own.says(quote))
     elif problem := _why_unusable(cited, quote, before, scope):
         if succeeded := _succeeded_later(cited, scope):
-            _weigh({"observation": succeeded}, scope, found)
+            _weigh({"observation": succeeded}, scope, grounding)
         else:
-            found.problems.append(problem)
+            grounding.problems.append(problem)
         return
     else:
         cited = cited if before else scope.again.get(cited, cited)
         own = scope.text(cited, scope.entry(cited)["text"])
         says = isinstance(quote, str) and (not quote or scope.says(cited, quote))
         if not says and not scope.entry(cited)["ok"]:
-            found.problems.append(_failure(cited))
+            grounding.problems.append(_failure(cited))
             return
     item: dict[str, Any] = {"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})}
     stale = before and cited in scope.index and find_later_change(scope.entries, scope.index[cited])
     part = cited in scope.index and not was_read_whole(scope.entry(cited), scope.recalled)
-    found.evidence.append({**item, **({"before": True} if stale else {}), **({"part": True} if part else {})})
+    grounding.evidence.append({**item, **({"before": True} if stale else {}), **({"part": True} if part else {})})
     if not isinstance(quote, str):
-        found.imprecise.append(f"the quote of {cited} is not a text")
+        grounding.imprecise.append(f"the quote of {cited} is not a text")
     elif not says:
         near = own.nearest(quote)
         hint = f"; nearest there is {near!r}" if near else ""
-        found.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
+        grounding.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
 
 
 def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | None:
@@ -451,8 +449,8 @@ def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceSc
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    then = 'cite that, or add "before": true if you mean it as it was'
-    return f"{was}; read again, as {new}, it says something else: {then}"
+    hint = 'cite that, or add "before": true if you mean it as it was'
+    return f"{was}; read again, as {new}, it says something else: {hint}"
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
@@ -463,8 +461,8 @@ def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
         for reference in read_references(claim)
         if reference.get("before") is not True
     ]
-    known = [id for id in dict.fromkeys(ids) if id in scope.index]
-    return [id for id in known if scope.entry(id)["ok"] and find_later_change(scope.entries, scope.index[id])]
+    cited_ids = [id for id in dict.fromkeys(ids) if id in scope.index]
+    return [id for id in cited_ids if scope.entry(id)["ok"] and find_later_change(scope.entries, scope.index[id])]
 
 
 def _known_ids(scope: EvidenceScope) -> str:
@@ -499,10 +497,10 @@ def _find_passage(text: str, quote: str, around: int) -> tuple[int, int]:
     while quote and end - start > 2 * least:
         middle, more = (start + end) // 2, least
         halves = ((start, min(middle + more, end)), (max(middle - more, start), end))
-        found = next(((a, b) for a, b in halves if b - a < end - start and SearchedText(text[a:b]).says(quote)), None)
-        if found is None:
+        half = next(((a, b) for a, b in halves if b - a < end - start and SearchedText(text[a:b]).says(quote)), None)
+        if half is None:
             break
-        start, end = found
+        start, end = half
     if start or end < len(text):  # the quote may stand at the very edge
         start, end = max(start - around, 0), min(end + around, len(text))
     return start, min(end, start + 2 * least) if not quote else end

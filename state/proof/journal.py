@@ -174,17 +174,17 @@ def was_read_whole(entry: JournalEntry, recalled: Mapping[str, Sequence[list[int
 
 
 def citable_entries(journal: Sequence[JournalEntry], steps: Iterable[str]) -> list[JournalEntry]:
-    """Return what may be cited, the observations of `steps` and the words of people, and changes by others.
+    """Return what may be cited, the observations of `steps` and the words of people; and changes by other steps.
 
-    Those are marked `outside`.
+    These changes are marked `outside`.
     """
-    scope, found = set(steps), []
+    scope, entries = set(steps), []
     for entry in journal:
         if entry["step"] in scope or is_users_word(entry):
-            found.append(entry)
+            entries.append(entry)
         elif entry["effect"] in WRITES and entry["targets"]:
-            found.append({**entry, "text": "", "arguments": {}, "outside": True})
-    return found
+            entries.append({**entry, "text": "", "arguments": {}, "outside": True})
+    return entries
 
 
 def earlier_requests(values: Mapping[str, Any]) -> list[JournalEntry]:
@@ -197,12 +197,12 @@ def earlier_requests(values: Mapping[str, Any]) -> list[JournalEntry]:
     turn, room = values.get("turn", 1), BEFORE_ROOM
     seen = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
     fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
-    kept: list[JournalEntry] = []
+    entries: list[JournalEntry] = []
     for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
         short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
-        kept.insert(0, {**short, "stored": entry["stored"]})
+        entries.insert(0, {**short, "stored": entry["stored"]})
         room = max(0, room - len(short["text"]))
-    return kept
+    return entries
 
 
 def find_earlier_answer(
@@ -264,9 +264,9 @@ def has_spoken_since(run: Mapping[str, Any], asked: Sequence[JournalEntry], key:
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
     """Return what the user said to this request after its goal, in order: `{id, at, text, question?}`.
 
-    These are answers, words to the working run, words at a plan, and what the user changed in one; an approval stands
-    there too, so that it can be seen what was said after it. `besides` is the step or planning whose own answers are
-    left out, because its rounds include them.
+    These are answers, words to the working run, words at a plan, and what the user changed in one; approvals too, which
+    show what was said after them. `besides` is the step or planning whose own answers are left out, because its rounds
+    include them.
     """
     answers = [
         {
@@ -280,15 +280,15 @@ def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[s
         if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
     ]
     decisions = [
-        {"id": f"{DECISION}.{number}", "at": row["at"], "question": _question_of(row), "text": said}
+        {"id": f"{DECISION}.{number}", "at": row["at"], "question": _question_of(row), "text": statement}
         for number, row in enumerate(values.get("approvals") or (), 1)
-        if row["by"] == "user" and (said := _words_of(row))
+        if row["by"] == "user" and (statement := _words_of(row))
         if not besides or row.get("step") != besides.partition("@")[0]
     ]
-    ordered = sorted([*answers, *decisions], key=lambda said: said["at"])
-    if all(said["text"] == APPROVED for said in ordered):
+    ordered = sorted([*answers, *decisions], key=lambda statement: statement["at"])
+    if all(statement["text"] == APPROVED for statement in ordered):
         return []
-    return [{key: text for key, text in said.items() if text} for said in ordered]
+    return [{key: text for key, text in statement.items() if text} for statement in ordered]
 
 
 DECISION = "decision"
@@ -297,7 +297,7 @@ APPROVED = "(approved the plan)"
 
 
 def is_users_word(entry: JournalEntry) -> bool:
-    """Return whether an observation is something that a person said, and no policy."""
+    """Return whether an observation is something that a person said, not a policy."""
     return bool(entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user")
 
 
@@ -305,9 +305,15 @@ def decision_entries(values: Mapping[str, Any]) -> list[JournalEntry]:
     """Return the decisions of people with words as observations, so that they can be cited like their answers."""
     return [
         observation(
-            said["id"], "plan", 0, "user", said["text"], at=said["at"], arguments={"question": "", "by": "user"}
+            statement["id"],
+            "plan",
+            0,
+            "user",
+            statement["text"],
+            at=statement["at"],
+            arguments={"question": "", "by": "user"},
         )
-        for said in user_statements({"approvals": values.get("approvals")})
+        for statement in user_statements({"approvals": values.get("approvals")})
     ]
 
 

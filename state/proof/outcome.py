@@ -92,7 +92,7 @@ def to_markdown(lines: Sequence[str]) -> str:
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what an answer must not omit: what is unproven, assumed, unfinished, next, or was undone."""
-    kinds = (unproven_lines, _unasked_lines, unfinished_lines, next_step_lines, late_lines, _undone_lines)
+    kinds = (unproven_lines, _unanswered_lines, unfinished_lines, next_step_lines, late_lines, _undone_lines)
     return [line for lines in kinds for line in lines(receipt, language)]
 
 
@@ -174,7 +174,7 @@ def _named_call(row: Mapping[str, Any]) -> str:
     return f"{row['tool']}({canonical_json(row['arguments'])})"
 
 
-def _unasked_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
+def _unanswered_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return a line for every question that no person answered."""
     speak, lines = partial(say, language, "summary"), list[str]()
     for row in receipt.get("questions", ()):

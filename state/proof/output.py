@@ -13,7 +13,7 @@ MOST_FIELDS = 1_000
 """The most values that are traced."""
 QUOTE_CHARS = 200
 SMALL = 12
-"""Whole numbers up to this are everywhere, so they count only next to their name."""
+"""Whole numbers up to this occur in most texts, so they count only next to their name."""
 
 
 class SourceText:

@@ -9,12 +9,12 @@ from donewhen.state.records import JournalEntry, StepClaim
 from donewhen.state.secrets import conceal_json
 
 RESULT_CHARS = 2_000
-"""The longest result made by code; somebody has to word what is longer."""
+"""The most characters of a result that code makes; a model has to put a longer one into words."""
 ARGUMENTS_CHARS = 300
 
 
 def shown_by_calls(step: Mapping[str, Any]) -> bool:
-    """Return whether every criterion of a step has a check, or names the planned call whose success is all it says."""
+    """Return whether every criterion of a step has a check, or names a planned call whose success proves it."""
     criteria = step.get("done_when") or ()
     return bool(step.get("calls") and criteria) and all(each.get("check") or each.get("call") for each in criteria)
 
@@ -22,9 +22,9 @@ def shown_by_calls(step: Mapping[str, Any]) -> bool:
 def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], language: str) -> StepClaim | None:
     """Return the claim that a step is done, made of what its planned calls returned; None if a model has to make it.
 
-    Its result is what the plan says for this case, which the judge compares with what came back; else what came back.
-    They were all made, as they were planned, and succeeded, and nothing else was seen in the step. A result of several
-    thousand characters, or one with images, has to be read.
+    The result is the plan's `message`, which the judge compares with what the calls returned; without one, it is what
+    they returned. All calls must have been made as planned and have succeeded, and the step must have observed nothing
+    else. A model has to read a result of several thousand characters, or one with images.
     """
     calls, made = step["calls"], [entry for entry in entries if entry["step"] == step["id"]]
     wanted = [call_key(call["tool"], call["arguments"]) for call in calls]

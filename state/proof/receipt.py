@@ -388,9 +388,9 @@ def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
         if row.get("unknown") and denied[key]:
             denied[key] -= 1
             del row["unknown"]
-        elif row.get("unknown") and (found := settled.get(row["id"])):
+        elif row.get("unknown") and (settlement := settled.get(row["id"])):
             del row["unknown"]
-            row["ok"], row["settled"] = found["happened"], found["by"]
+            row["ok"], row["settled"] = settlement["happened"], settlement["by"]
     return [*rows, *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])]
 
 
@@ -454,14 +454,14 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
 def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping[str, StepRecord]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
-    said = plan.get("speak") if entry["step"] == PLANNING else record_of(records, entry["step"])["result"]
+    assumption_text = plan.get("speak") if entry["step"] == PLANNING else record_of(records, entry["step"])["result"]
     return {
         "id": entry["id"],
         "question": asked.get("question"),
         "answer": entry["text"],
         "by": asked.get("by", "user"),
         "assumed": assumed,
-        "assumption": str(said or "") if assumed else "",
+        "assumption": str(assumption_text or "") if assumed else "",
     }
 
 
@@ -477,10 +477,10 @@ def late_rows(journal: Sequence[JournalEntry]) -> list[LateRow]:
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
     """Return the criteria with their verdicts; unverified if there is none."""
-    found = {verdict["criterion"]: verdict for verdict in verdicts}
+    by_number = {verdict["criterion"]: verdict for verdict in verdicts}
     rows: list[CriterionRow] = []
     for number, criterion in enumerate(criteria, 1):
-        verdict = found.get(number, {})
+        verdict = by_number.get(number, {})
         row: CriterionRow = {
             "criterion": number,
             "text": criterion["text"],
@@ -497,7 +497,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
 
 
 def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[JournalEntry]) -> StepRow:
-    said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
+    transcript = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
     row: StepRow = {
         "id": step["id"],
         "content": step["content"],
@@ -515,6 +515,6 @@ def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Jou
     }
     if step.get("executor"):
         row["executor"] = step["executor"]
-    if said:
-        row["transcript"] = redact_json(said)
+    if transcript:
+        row["transcript"] = redact_json(transcript)
     return row

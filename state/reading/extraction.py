@@ -51,16 +51,16 @@ class Extracted:
 def extract(
     text: str, accepts: Callable[[Any], bool], keys: Collection[str] = (), hints: Collection[str] = ()
 ) -> Extracted | None:
-    """Return the first JSON object or list in `text` that `accepts` says yes to; None if there is none.
+    """Return the first JSON object or list in `text` that `accepts` returns True for; None if there is none.
 
-    Read are objects and lists that stand apart: alone, in a fence, in a tag, behind a label or on lines of their own,
-    not within a sentence. Their syntax may be any that `almost_json` reads. Not read, ever: anything between <think>
-    and </think>; values inside other values.
+    Only objects and lists that stand apart are read: alone, in a fence, in a tag, behind a label or on lines of their
+    own, not within a sentence. Their syntax may be any that `almost_json` reads. Nothing between <think> and </think>
+    is read, and no value inside another one.
 
-    The first value that was meant to fit decides: if it does not fit or cannot be read for certain, the value found
-    is None even if another one follows, for what follows was written as if the first had been carried out. Meant to
-    fit is what has one of `keys` or, where it cannot be read, names one of `keys` or `hints`. Of a list that does not
-    fit as a whole its first item is taken, if that is an object that does.
+    A value was meant to fit if it has one of `keys` or, if it cannot be read, names one of `keys` or `hints`. The first
+    such value decides: if it does not fit or cannot be read for certain, the extracted value is None, even if another
+    one follows, because that was written as if the first had been carried out. Of a list that does not fit as a whole,
+    the first item is taken if it is an object that fits.
 
     Takes milliseconds for any text: reading stops, with None, when the text is too broken for its size.
     """
@@ -89,9 +89,9 @@ def extract(
 
 
 def prose(text: str, extracted: Extracted | None) -> str:
-    """Return the model's speech before its decision, without its thinking. Text after the decision is left out: it was
-    written before anything was carried out, as made-up
-    observations and false success are. With None: the whole text without its thinking.
+    """Return the model's speech before its decision, without its thinking; without a decision, the whole text.
+
+    Text after the decision is left out: the model wrote it before anything was carried out, so it may be made up.
     """
     if extracted is not None:
         text = text[: extracted.start]
@@ -117,7 +117,7 @@ def _plain(key: str) -> str:
 
 
 def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
-    """Return whether no sentence continues before or after it on its line; half an object ends with its text."""
+    """Return whether no sentence continues before or after the value on its line; half an object ends with its text."""
     if not (candidate.broken or not candidate.complete or _TAIL.match(text, candidate.end)):
         return False
     line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)

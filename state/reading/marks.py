@@ -25,12 +25,12 @@ CLOSE_THOUGHT = pattern(
     |<channel\|>""",
     re.VERBOSE,
 )
-"""What ends a thought also without its opening, which some templates write themselves."""
+"""Marks that end a thought even if its opening is missing, because some templates write the opening themselves."""
 _ANY_CLOSE = pattern(
     rf"{CLOSE_THOUGHT.pattern}|<\|end\|>|(?=<\|start\|>)|(?=<\|channel\|>(?!analysis))|(?=<\|call\|>)", re.VERBOSE
 )
 _NOT_QUOTED = r"(?<![`'\"“].)"
-"""Behind the first character of a mark: a pattern that begins with a letter finds its places many times faster."""
+"""Stands behind the first character of a mark, because a pattern that begins with a literal is searched much faster."""
 _TURN_END = pattern(
     rf"(?:<{_NOT_QUOTED}(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|return|END_OF_TURN_TOKEN|user|observation)\|>"
     rf"|｜(?:end▁of▁sentence|User)｜>|end_of_turn>|turn\|>|/s>)|\[{_NOT_QUOTED}e~\[)(?![`'\"”])"
