@@ -1,4 +1,4 @@
-"""Runs on many machines with Temporal: it decides where and when, and the storage keeps what is said and done.
+"""Runs on many machines: Temporal decides where and when they go on, and the storage keeps what is said and done.
 
 A run is a workflow with the thread's id. Its activity `carry` carries the thread on to its next pause or end, on any
 worker; the thread's lock decides who may work on it. To remove this room: this file, `donewhen/temporal.py`, its tests
@@ -80,7 +80,7 @@ _log = logging.getLogger("donewhen.work")
 
 @dataclass
 class Order:
-    """What a run is begun with; all of it is in Temporal's history."""
+    """The request for a run; all of it is in Temporal's history."""
 
     goal: Any = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -91,8 +91,8 @@ class Order:
 
 
 @dataclass
-class Standing:
-    """How a thread stands, without what anybody said: that stays in the storage."""
+class ThreadStatus:
+    """The status of a thread and its open questions, without anybody's words: these stay in the storage."""
 
     thread_id: str
     status: str
@@ -113,60 +113,60 @@ class Outcome(TypedDict):
 # The activities ------------------------------------------------------------------------------------------------------
 
 
-class _Hands:
-    """What a worker does with its agent; each method is an activity."""
+class _Activities:
+    """The activities of a worker, which it carries out with its agent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.draining = False
 
     @activity.defn(name="donewhen.carry")
-    async def carry(self, thread_id: str, order: Order) -> Standing:
+    async def carry(self, thread_id: str, order: Order) -> ThreadStatus:
         """Carry a thread on to its next pause or end. Any number of workers may try: one of them holds the thread."""
         beating = asyncio.create_task(_beat(order.dead_after / 3))
         try:
-            with _told_to_temporal():
+            with _errors_for_temporal():
                 return await self._carry(thread_id, order)
         finally:
             beating.cancel()
 
-    async def _carry(self, thread_id: str, order: Order) -> Standing:
+    async def _carry(self, thread_id: str, order: Order) -> ThreadStatus:
         agent, run = self._agent, None
         if order.begins:
-            run = await agent.start(order.goal, **_given(thread_id, order))
+            run = await agent.start(order.goal, **_request_options(thread_id, order))
         if (run is None or run.status in ("running", "queued")) and not self.draining:
             run = await agent.resume(thread_id)
         if run is None or run.status == "running":
             raise ApplicationError("this worker ends; another one goes on", type="Drained", category=_EXPECTED)
-        return await self._standing(run)
+        return await self._status_of(run)
 
-    async def _standing(self, run: Run) -> Standing:
+    async def _status_of(self, run: Run) -> ThreadStatus:
         asked = [{key: pause.get(key) for key in ("id", "kind", "step", "asked_at")} for pause in run.pending]
         due = (await self._agent.info(run)).due if run.status == "waiting" else ""
-        return Standing(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", asked, due)
+        return ThreadStatus(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", asked, due)
 
     @activity.defn(name="donewhen.answer")
     async def answer(self, thread_id: str, answer: Any, question: str | None) -> None:
         """Check an answer and store it; the next `carry` takes it."""
-        with _told_to_temporal():
+        with _errors_for_temporal():
             await self._agent.submit_answer(thread_id, answer, question=question)
 
     @activity.defn(name="donewhen.tell")
     async def tell(self, thread_id: str, text: str) -> None:
         """Say something to a working run."""
-        with _told_to_temporal():
+        with _errors_for_temporal():
             await self._agent.tell(thread_id, text)
 
     @activity.defn(name="donewhen.cancel")
-    async def cancel(self, thread_id: str, order: Order, reason: str) -> Standing:
+    async def cancel(self, thread_id: str, order: Order, reason: str) -> ThreadStatus:
         """End a run, whoever works on it, and also if it has not begun yet: then nobody begins it any more."""
-        with _told_to_temporal():
+        with _errors_for_temporal():
             if order.begins:
-                await self._agent.submit(order.goal, **_given(thread_id, order))
-            return await self._standing(await self._agent.cancel(thread_id, reason))
+                await self._agent.submit(order.goal, **_request_options(thread_id, order))
+            return await self._status_of(await self._agent.cancel(thread_id, reason))
 
 
-def _given(thread_id: str, order: Order) -> Any:
+def _request_options(thread_id: str, order: Order) -> Any:
     return {**order.options, "thread_id": thread_id, "request_id": order.request_id}
 
 
@@ -177,16 +177,16 @@ async def _beat(seconds: float) -> None:
 
 
 @contextmanager
-def _told_to_temporal() -> Iterator[None]:
-    """Let Temporal try again elsewhere and later, but for what would be refused there too."""
+def _errors_for_temporal() -> Iterator[None]:
+    """Raise DoneWhen's errors as Temporal's, which tries again elsewhere unless the error would be the same there."""
     try:
         yield
     except DoneWhenError as error:
         final = isinstance(error, _FINAL) and not isinstance(error, _OF_THIS_WORKER)
-        told: dict[str, Any] = {"type": type(error).__name__, "non_retryable": final}
+        details: dict[str, Any] = {"type": type(error).__name__, "non_retryable": final}
         if isinstance(error, _FINAL):
-            told["category"] = _EXPECTED
-        raise ApplicationError(str(error), **told) from None
+            details["category"] = _EXPECTED
+        raise ApplicationError(str(error), **details) from None
 
 
 # The workflow --------------------------------------------------------------------------------------------------------
@@ -200,12 +200,12 @@ class ThreadWorkflow:
         self._news = False
         self._answering = asyncio.Lock()
         self._pending: list[dict[str, Any]] = []
-        self._carrying: asyncio.Task[Standing] | None = None
+        self._carrying: asyncio.Task[ThreadStatus] | None = None
         self._reason: str | None = None
 
     @workflow.run
     async def run(self, order: Order) -> Outcome:
-        """Carry the thread on until it ends; if it is cancelled, here or in Temporal, end it as DoneWhen does."""
+        """Carry the thread on until it ends. If it is cancelled, here or in Temporal, end it in DoneWhen's way."""
         order.request_id = order.request_id or workflow.info().workflow_id
         self._carrying = asyncio.create_task(self._carry_on(order))
         if self._reason is not None:
@@ -216,7 +216,7 @@ class ThreadWorkflow:
             if not is_cancelled_exception(error):
                 raise
             ended = await workflow.execute_local_activity_method(
-                _Hands.cancel,
+                _Activities.cancel,
                 args=[workflow.info().workflow_id, order, self._reason or ""],
                 start_to_close_timeout=timedelta(minutes=2),
                 retry_policy=_RETRIES,
@@ -225,28 +225,28 @@ class ThreadWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         return {"thread_id": ended.thread_id, "status": ended.status, "code": ended.code}
 
-    async def _carry_on(self, order: Order) -> Standing:
+    async def _carry_on(self, order: Order) -> ThreadStatus:
         while True:
             self._news = False
-            stands = await workflow.execute_activity_method(
-                _Hands.carry,
+            status = await workflow.execute_activity_method(
+                _Activities.carry,
                 args=[workflow.info().workflow_id, order],
                 heartbeat_timeout=timedelta(seconds=order.dead_after),
                 start_to_close_timeout=_FOREVER,
                 retry_policy=_RETRIES,
             )
             order = replace(order, goal=None, options={}, begins=False)
-            if stands.status == "waiting":
-                await self._wait(stands)
-            elif stands.status != "queued":
-                return stands
+            if status.status == "waiting":
+                await self._wait(status)
+            elif status.status != "queued":
+                return status
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(order)
 
-    async def _wait(self, stands: Standing) -> None:
-        self._pending = stands.pending
-        seconds = _seconds_until(stands.due) if stands.due else None
+    async def _wait(self, status: ThreadStatus) -> None:
+        self._pending = status.pending
+        seconds = _seconds_until(status.due) if status.due else None
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._news, timeout=seconds)
         self._pending = []
@@ -256,20 +256,20 @@ class ThreadWorkflow:
         """Take an answer, or refuse it."""
         async with self._answering:
             try:
-                await self._at_once(_Hands.answer, answer, question)
+                await self._at_once(_Activities.answer, answer, question)
             finally:
                 self._news = True  # a refused one too: somebody else may have answered
 
     @workflow.update
     async def tell(self, text: str) -> None:
         """Say something to the working run."""
-        await self._at_once(_Hands.tell, text)
+        await self._at_once(_Activities.tell, text)
 
-    async def _at_once(self, hand: Callable[..., Any], *given: Any) -> None:
-        """Do something beside the run, on the worker that has the workflow: it needs no place among the runs."""
+    async def _at_once(self, method: Callable[..., Any], *arguments: Any) -> None:
+        """Call an activity beside the run, on the worker that has the workflow; it takes no place among the runs."""
         await workflow.execute_local_activity_method(
-            hand,
-            args=[workflow.info().workflow_id, *given],
+            method,
+            args=[workflow.info().workflow_id, *arguments],
             schedule_to_close_timeout=timedelta(minutes=1),
             retry_policy=replace(_RETRIES, maximum_attempts=3),
         )
@@ -331,8 +331,8 @@ class TemporalRuns:
                 id_conflict_policy=policy,
             )
         except WorkflowAlreadyStartedError:
-            standing = await self._client.get_workflow_handle(thread_id).describe()
-            if not request_id or await standing.memo_value("request_id", "") != request_id:
+            description = await self._client.get_workflow_handle(thread_id).describe()
+            if not request_id or await description.memo_value("request_id", "") != request_id:
                 unfinished = f"the run of thread {thread_id!r} has not ended: answer it, cancel it, or use restart=True"
                 raise ThreadWaiting(unfinished) from None
         return self.get(thread_id)
@@ -368,25 +368,25 @@ class TemporalRuns:
 
     def _order(self, goal: Any, options: Mapping[str, Any]) -> tuple[str, str, Order]:
         """Return the ids of a thread and a request, and the request as Temporal stores it. Raises ConfigError."""
-        kept = {key: value for key, value in options.items() if value is not None}
-        for name in kept:
+        order_options = {key: value for key, value in options.items() if value is not None}
+        for name in order_options:
             if name not in StartOptions.__annotations__:
                 raise TypeError(f"unexpected keyword argument {name!r}")
-        if live := [name for name in ("tools", "config") if kept.pop(name, None)]:
+        if live := [name for name in ("tools", "config") if order_options.pop(name, None)]:
             raise ConfigError(
                 f"a workflow takes no {live[0]}: a worker carries the run out, with those of its own agent"
             )
-        if isinstance(settings := kept.get("settings"), Settings):
-            kept["settings"] = settings.model_dump(mode="json", exclude_unset=True)
-        if not isinstance(kept.get("output_type", {}), Mapping):
+        if isinstance(settings := order_options.get("settings"), Settings):
+            order_options["settings"] = settings.model_dump(mode="json", exclude_unset=True)
+        if not isinstance(order_options.get("output_type", {}), Mapping):
             raise ConfigError("output_type: a workflow takes a JSON Schema, such as TypeAdapter(Offer).json_schema()")
         if not isinstance(goal, str | Sequence | None) or any(
             not isinstance(each, str | Mapping) for each in goal or ()
         ):
             raise ConfigError("the goal of a workflow is a text, or content blocks as JSON")
-        request_id = str(kept.pop("request_id", ""))
-        thread_id = str(kept.pop("thread_id", "") or request_id or uuid4())
-        return thread_id, request_id, Order(goal, kept, True, dead_after=self._dead_after)
+        request_id = str(order_options.pop("request_id", ""))
+        thread_id = str(order_options.pop("thread_id", "") or request_id or uuid4())
+        return thread_id, request_id, Order(goal, order_options, True, dead_after=self._dead_after)
 
 
 class RunHandle:
@@ -399,8 +399,8 @@ class RunHandle:
     async def pending(self) -> list[dict[str, Any]]:
         """Return the `id`, `kind`, `step` and `asked_at` of the open questions; [] while it works, and at its end."""
         async with self._errors():
-            found: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
-        return found
+            questions: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
+        return questions
 
     async def answer(self, answer: Any, *, question: str | None = None) -> None:
         """Answer an open question, as `Agent.submit_answer` does. Raises StaleAnswer, ResumeError."""
@@ -426,11 +426,11 @@ class RunHandle:
 
     @asynccontextmanager
     async def _errors(self, ended: type[ResumeError] | None = None) -> AsyncIterator[None]:
-        """Raise DoneWhen's errors for Temporal's; `ended` where a workflow that has ended takes no more."""
+        """Raise DoneWhen's errors in place of Temporal's; `ended` is the error for a workflow that has ended."""
         try:
             yield
         except (WorkflowUpdateFailedError, WorkflowFailureError) as error:
-            _raise_told(error)
+            _raise_original(error)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
@@ -446,8 +446,8 @@ class RunHandle:
         return True
 
 
-def _raise_told(error: BaseException) -> Never:
-    """Raise the error of DoneWhen that a worker told Temporal, else the given one."""
+def _raise_original(error: BaseException) -> Never:
+    """Raise the error of DoneWhen that a worker reported to Temporal, or this error if there is none."""
     cause: Any = error
     while cause is not None:
         kind = getattr(errors, cause.type or "", None) if isinstance(cause, ApplicationError) else None
@@ -485,7 +485,7 @@ async def run_worker(
     """
     made = pkgutil.resolve_name(agent) if isinstance(agent, str) else agent
     made = made if isinstance(made, Agent) else made()
-    hands, runs = _Hands(made), TemporalRuns(client, task_queue, dead_after=dead_after)
+    activities, runs = _Activities(made), TemporalRuns(client, task_queue, dead_after=dead_after)
     restrictions = SandboxRestrictions.default.with_passthrough_modules("donewhen")
     pinned = WorkerDeploymentConfig(
         WorkerDeploymentVersion(task_queue, version),
@@ -496,7 +496,7 @@ async def run_worker(
         client,
         task_queue=task_queue,
         workflows=[ThreadWorkflow],
-        activities=[hands.carry, hands.answer, hands.tell, hands.cancel],
+        activities=[activities.carry, activities.answer, activities.tell, activities.cancel],
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
         max_concurrent_activities=concurrency,
         graceful_shutdown_timeout=GRACE,
@@ -512,7 +512,7 @@ async def run_worker(
                 await ends.wait()
         finally:
             handing.cancel()
-            hands.draining = True
+            activities.draining = True
             made.drain()
             await worker.shutdown()
             await asyncio.wait({working, handing})
@@ -522,18 +522,18 @@ async def run_worker(
 
 
 async def _hand_over(agent: Agent, runs: TemporalRuns) -> None:
-    """Let what is submitted in the storage, and what a schedule of it is due for, become work of the task queue."""
-    told: dict[str, str] = {}
+    """Hand what is submitted in the storage, and what its schedules have due, to the task queue as work."""
+    handed_over: dict[str, str] = {}
     problem = ""
     while True:
         try:
             await agent.schedules.start_due(agent.queue)
             queued = [info async for info in _queued(agent)]
-            told = {info.thread_id: told.get(info.thread_id, "") for info in queued}
+            handed_over = {info.thread_id: handed_over.get(info.thread_id, "") for info in queued}
             for info in queued:
-                if told[info.thread_id] != info.updated:
+                if handed_over[info.thread_id] != info.updated:
                     await runs.look(info.thread_id)
-                    told[info.thread_id] = info.updated
+                    handed_over[info.thread_id] = info.updated
             problem = ""
         except (DoneWhenError, RPCError) as error:
             if str(error) != problem:

@@ -116,7 +116,7 @@ class Charging:
 
 @contextmanager
 def charging() -> Iterator[Charging]:
-    """Charge, for a node inside; a node within another one is charged with that."""
+    """Give the node inside what charges its spending. A node within another one charges nothing: the outer one does."""
     if _requests.get() is not None:
         yield Charging(None, [])
         return

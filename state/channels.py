@@ -334,14 +334,14 @@ class Step(StepStored, total=False):
     """The run's state when the step was dispatched, for the audit."""
 
 
-# What a node stores is the difference between what was stored and what is there at its end. Most values only grow, so
-# what both have in common is known by identity and not compared.
+# A node stores the difference between the stored values and those at its end. Most values only grow, so their common
+# beginning is recognized by identity and not compared.
 
 
 def _appended(before: Sequence[Any], after: Sequence[Any]) -> Any:
-    kept = len(before)
-    if not kept or (len(after) >= kept and after[0] is before[0] and after[kept - 1] is before[-1]):
-        return list(after[kept:])
+    common = len(before)
+    if not common or (len(after) >= common and after[0] is before[0] and after[common - 1] is before[-1]):
+        return list(after[common:])
     return Overwrite(after)
 
 
@@ -430,7 +430,7 @@ def apply_update(values: State, update: Mapping[str, Any]) -> State:
 
 
 def difference(before: State, after: Mapping[str, Any]) -> State:
-    """Return the smallest update that makes these values of those before; nothing of what is the same is in it."""
+    """Return the smallest update that turns the values before into those after; it has nothing that did not change."""
     return cast("State", dict(_differences(before, after)))
 
 

@@ -30,8 +30,7 @@ from donewhen.agent.openapi.document import (
     Parameter,
     load_document,
 )  # fmt: skip
-from donewhen.agent.openapi.undo import GONE as NOT_THERE
-from donewhen.agent.openapi.undo import ApiUndo, way_back
+from donewhen.agent.openapi.undo import GONE, ApiUndo, find_way_back
 from donewhen.agent.tools import described_tool
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
@@ -55,7 +54,7 @@ SHORTEST_HIDDEN = 6
 """The fewest characters of a key that is hidden in answers; a shorter one would also be found by chance."""
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
-GONE = (404, 410)
+GONE_STATUSES = (404, 410)
 DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 
@@ -98,7 +97,7 @@ def openapi_tools(
         if operation is None:
             log.warning("no tool for %s", about)
         else:
-            operations.append(_without(operation, headers, params))
+            operations.append(_without_fixed(operation, headers, params))
     if unknown := {*(only or ())} - {each.name for each in operations}:
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
@@ -113,9 +112,11 @@ def openapi_tools(
                     f"the document names no server with a host for {operation.name}: pass base_url='https://…'"
                 )
             reader = readers.get(operation.path) if operation.method in ("put", "patch", "delete") else None
-            back = way_back(operation, by_place) if read_back else None
-            beside = readers.get(back.path) if back else None
-            undo = ApiUndo(operation, back, partial(_object, api, beside), api.send) if back and beside else None
+            back = find_way_back(operation, by_place) if read_back else None
+            back_reader = readers.get(back.path) if back else None
+            undo = (
+                ApiUndo(operation, back, partial(_object, api, back_reader), api.send) if back and back_reader else None
+            )
             made.append(_tool(api, operation, reader, named, undo))
             if reader:
                 checked[reader.name] = reader
@@ -319,7 +320,7 @@ def _is_text(kind: str) -> bool:
     )
 
 
-def _without(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
+def _without_fixed(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
     """Return the operation without the parameters that go with every request."""
     fixed = {("query", name) for name in params or ()}
     fixed |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
@@ -373,11 +374,11 @@ def _tool(
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json, undo: ApiUndo | None) -> Json:
     """Read an object, change it, and read it again; return the result, and how each field changed."""
     before = await _look(api, reader, operation, arguments)
-    kept = await undo.keep(arguments, before) if undo else None
+    kept_change = await undo.keep(arguments, before) if undo else None
     status, result = await api.send(operation, arguments)
     after = await _look(api, reader, operation, arguments)
-    if kept:
-        await kept.note_result(after)
+    if kept_change:
+        await kept_change.note_result(after)
     return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
 
 
@@ -430,7 +431,7 @@ def _shows(shown: Any, wanted: Any) -> bool | None:
         return _all(_shows(shown[name], each) if name in shown else None for name, each in wanted.items())
     if isinstance(shown, list) and isinstance(wanted, list):
         return len(shown) == len(wanted) and _all(map(_shows, shown, wanted))
-    return same_json(shown, wanted) if _kind(shown) is _kind(wanted) else None
+    return same_json(shown, wanted) if _json_type(shown) is _json_type(wanted) else None
 
 
 def _all(shown: Iterable[bool | None]) -> bool | None:
@@ -438,12 +439,12 @@ def _all(shown: Iterable[bool | None]) -> bool | None:
     return False if False in results else None if None in results else True
 
 
-def _kind(value: Any) -> type:
+def _json_type(value: Any) -> type:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
 def _is_gone(value: Any) -> bool:
-    return isinstance(value, ApiError) and value.status_code in GONE
+    return isinstance(value, ApiError) and value.status_code in GONE_STATUSES
 
 
 async def _look(api: _Api, reader: Operation, operation: Operation, arguments: Mapping[str, Any]) -> Any:
@@ -457,10 +458,10 @@ async def _look(api: _Api, reader: Operation, operation: Operation, arguments: M
 
 
 async def _object(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:
-    """Return the object with these values of its path: NOT_THERE if there is none, or the error of looking."""
+    """Return the object with these values of its path: GONE if there is none, or the error of looking."""
     named = {each.argument: place.get(each.name) for each in reader.parameters if each.place == "path"}
-    found = await _look(api, reader, reader, named)
-    return NOT_THERE if _is_gone(found) else found
+    current = await _look(api, reader, reader, named)
+    return GONE if _is_gone(current) else current
 
 
 async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
@@ -488,17 +489,17 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     """Return the check that an object of the API shows some values, or that there is none."""
 
     async def check(_: str, arguments: Json) -> str:
-        found, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
-        if gone and _is_gone(found):
-            return f"it is gone: {found}"
-        if isinstance(found, Exception):
-            raise found
-        if gone or not isinstance(found, dict):
-            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(found)}.")
+        current, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
+        if gone and _is_gone(current):
+            return f"it is gone: {current}"
+        if isinstance(current, Exception):
+            raise current
+        if gone or not isinstance(current, dict):
+            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(current)}.")
         wanted = arguments.get("fields") or {}
-        wrong = [name for name, value in wanted.items() if not (name in found and _shows(found[name], value))]
+        wrong = [name for name, value in wanted.items() if not (name in current and _shows(current[name], value))]
         if wrong:
-            differences = (f"{name} is {_shown(found.get(name))}, not {_shown(wanted[name])}" for name in wrong)
+            differences = (f"{name} is {_shown(current.get(name))}, not {_shown(wanted[name])}" for name in wrong)
             raise ToolException(f"{'; '.join(differences)}.")
         return f"it shows {_shown(wanted)}"
 

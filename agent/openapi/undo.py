@@ -34,7 +34,7 @@ class ApiUndo:
     """Returns the object with these values of its path: GONE if there is none, or an error."""
     send: Callable[[Operation, Json], Awaitable[Any]]
 
-    async def keep(self, arguments: Json, before: Any) -> "Kept | None":
+    async def keep(self, arguments: Json, before: Any) -> "KeptChange | None":
         """Keep what a change is about to replace; None if nothing is kept here. `before` is what `look` returned."""
         if (keeping := keeper.get()) is None:
             return None
@@ -45,7 +45,7 @@ class ApiUndo:
         elif fields is not None and not keeping.may_hold(written := _written(fields), 0, len(written)):
             lost = HOLDS_CREDENTIAL
         entry |= {"lost": lost} if lost else {"fields": fields, "now": self._sent(arguments, fields)}
-        return Kept(self, keeping, entry, await keeping.keep_async(entry))
+        return KeptChange(keeping, entry, await keeping.keep_async(entry))
 
     async def keep_made(self, arguments: Json, answer: Any) -> None:
         """Keep that an object was made, if the answer says which; if it cannot be kept, undo does not see it."""
@@ -56,9 +56,9 @@ class ApiUndo:
         id = answer.get(name, answer.get("id"))
         if isinstance(id, str | int) and not isinstance(id, bool) and REDACTED not in str(id):
             now = _written(answer)
-            kept = answer if keeping.may_hold(now, 0, len(now)) else {}
+            object_made = answer if keeping.may_hold(now, 0, len(now)) else {}
             with suppress(ToolException):
-                await keeping.keep_async(self._entry({**place, name: id}) | {"fields": None, "now": kept})
+                await keeping.keep_async(self._entry({**place, name: id}) | {"fields": None, "now": object_made})
 
     def _place(self, arguments: Json) -> Json:
         return {each.name: arguments.get(each.argument) for each in self.operation.parameters if each.place == "path"}
@@ -78,7 +78,7 @@ class ApiUndo:
             body = [each for each in body if each.argument in arguments]
             missing = [each.name for each in body if each.name not in before]
         elif self.back.whole_body:
-            return (before, "")
+            return before, ""
         else:
             missing = [each.name for each in body if each.required and each.name not in before]
         if missing:
@@ -86,7 +86,7 @@ class ApiUndo:
         return {each.name: before[each.name] for each in body if each.name in before}, ""
 
     def _sent(self, arguments: Json, fields: Json | None) -> Json | None:
-        """Return what the fields are after the change, as far as the request says it."""
+        """Return the values of these fields after the change, as far as the request says them."""
         if self.operation.method == "delete":
             return None
         sent = {each.name: arguments[each.argument] for each in self.operation.parameters if each.argument in arguments}
@@ -96,27 +96,29 @@ class ApiUndo:
         """Return the object of a change as it is now."""
         return await self.look(entry["place"])
 
-    def check(self, entry: Json, found: Any) -> tuple[Result, str, Any]:
-        """Return whether a change can be undone where its object is like this, why not, and the object then."""
+    def check(self, entry: Json, current: Any) -> tuple[Result, str, Any]:
+        """Return whether a change can be undone while its object is `current`, why not, and the object after that."""
         path, fields, now = entry["path"], entry["fields"], entry["now"]
-        if isinstance(found, Exception):
-            return "refused", f"{path} cannot be read: {describe_error(found)[:200]}", found
-        if found is GONE:
+        if isinstance(current, Exception):
+            return "refused", f"{path} cannot be read: {describe_error(current)[:200]}", current
+        if current is GONE:
             if now is None:
                 return "restored", "", fields
             return (
-                ("unchanged", "it is not there any more", found) if fields is None else _refuse(path, "is gone", found)
+                ("unchanged", "it is not there any more", current)
+                if fields is None
+                else _refuse(path, "is gone", current)
             )
-        if not isinstance(found, dict):
-            return _refuse(path, "is no object", found)
-        if fields is not None and not _differing(fields, found):
-            return "unchanged", "it is as it was before", found
+        if not isinstance(current, dict):
+            return _refuse(path, "is no object", current)
+        if fields is not None and not _differing(fields, current):
+            return "unchanged", "it is as it was before", current
         if now is None:
-            return _refuse(path, "exists again", found)
-        shown = {name: each for name, each in now.items() if name in found}
-        if changed := _differing(shown if fields is None else now, found):
-            return _refuse(path, f"changed since: {', '.join(changed)}", found)
-        return "restored", "", GONE if fields is None else {**found, **fields}
+            return _refuse(path, "exists again", current)
+        shown = {name: each for name, each in now.items() if name in current}
+        if changed := _differing(shown if fields is None else now, current):
+            return _refuse(path, f"changed since: {', '.join(changed)}", current)
+        return "restored", "", GONE if fields is None else {**current, **fields}
 
     async def undo(self, entry: Json) -> tuple[Result, str]:
         """Undo a change, if its object is still as the change left it."""
@@ -134,17 +136,20 @@ class ApiUndo:
             await self.send(self.back, arguments)
         except Exception as error:
             return "refused", f"{entry['path']}: {describe_error(error)[:300]}"
-        found = await self.read(entry)
-        if found is GONE if entry["fields"] is None else isinstance(found, dict) and not _differing(fields, found):
+        current = await self.read(entry)
+        if (
+            current is GONE
+            if entry["fields"] is None
+            else isinstance(current, dict) and not _differing(fields, current)
+        ):
             return "restored", ""
         return "refused", f"{entry['path']} does not show what was put back"
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A change that is kept, and may become known better."""
+class KeptChange:
+    """A change that is kept; what its object became is added once that is known."""
 
-    by: ApiUndo
     keeping: Keeper
     entry: Json
     key: str
@@ -164,15 +169,15 @@ def _written(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _differing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    return [name for name, value in wanted.items() if not same_json(value, found.get(name))]
+def _differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if not same_json(value, current.get(name))]
 
 
-def _refuse(path: str, how: str, found: Any) -> tuple[Result, str, Any]:
-    return "refused", f"{path} {how}", found
+def _refuse(path: str, how: str, current: Any) -> tuple[Result, str, Any]:
+    return "refused", f"{path} {how}", current
 
 
-def way_back(operation: Operation, operations: Mapping[tuple[str, str], Operation]) -> Operation | None:
+def find_way_back(operation: Operation, operations: Mapping[tuple[str, str], Operation]) -> Operation | None:
     """Return the operation that puts back what another one replaced, removed or made; None if there is none.
 
     `operations` are found by method and path.
@@ -184,10 +189,10 @@ def way_back(operation: Operation, operations: Mapping[tuple[str, str], Operatio
     if operation.method != "post":
         return None
     below = f"{operation.path.rstrip('/')}/{{"
-    found = [
+    candidates = [
         each
         for (method, path), each in operations.items()
         if method == "delete" and path.startswith(below) and path.endswith("}") and "/" not in path[len(below) :]
         if ("get", path) in operations and all(one.place == "path" or not one.required for one in each.parameters)
     ]
-    return found[0] if len(found) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None

@@ -1,7 +1,7 @@
 """Our tables of what is spent in a day, and of the requests under way that are announced.
 
-A session writes, for each day and key, how much it spent in all: so a statement may be repeated, and nothing is
-counted twice. A day's spending is the sum over sessions. Announcements belong to the thread whose run made them.
+A session writes how much it spent in total, for each day and key, so a repeated write counts nothing twice. A day's
+spending is the sum over sessions. An announcement belongs to the thread whose run made it.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ _ANNOUNCE = (
 _FORGET = "DELETE FROM donewhen_announced WHERE thread_id = ?"
 
 
-class Announced(NamedTuple):
-    """A request that is under way, and what it is expected to cost."""
+class AnnouncedRequest(NamedTuple):
+    """A request that is under way: the thread whose run made it, and its id."""
 
     thread_id: str
     request: str
@@ -35,7 +35,7 @@ class SpendingTable:
         self._store = store
 
     def put(self, day: str, owner: str, queue: str, session: str, amounts: Amounts) -> None:
-        """Store what a session spent in all on a day, together with what it stores next."""
+        """Store what a session spent in total on a day, together with what it stores next."""
         for key, amount in amounts.items():
             self._store.put_with_next(_PUT, [day, owner, queue, session, key, float(amount)])
 
@@ -53,15 +53,15 @@ class SpendingTable:
         )
         return {key: float(amount) for key, amount in rows}
 
-    async def days(self, day: str, scope: Scope) -> dict[str, Amounts]:
-        """Return what was spent and granted on a day, by the names of owners or queues."""
+    async def spent_by_name(self, day: str, scope: Scope) -> dict[str, Amounts]:
+        """Return what was spent and granted on a day, by the name of the owner or queue."""
         rows = await self._store.read_rows(
             f"SELECT {scope}, key, sum(amount) FROM donewhen_spent WHERE day = ? GROUP BY {scope}, key", [day]
         )
-        found: dict[str, Amounts] = {}
+        amounts_by_name: dict[str, Amounts] = {}
         for name, key, amount in rows:
-            found.setdefault(name, {})[key] = round(float(amount), 10)
-        return found
+            amounts_by_name.setdefault(name, {})[key] = round(float(amount), 10)
+        return amounts_by_name
 
     async def delete_before(self, day: str) -> None:
         """Delete what was spent before a day."""
@@ -79,16 +79,16 @@ class SpendingTable:
         for key, amount in amounts.items():
             self._store.put_with_next(_ANNOUNCE, [thread_id, request, owner, queue, key, float(amount)])
 
-    async def announced(self, scope: Scope, name: str) -> dict[Announced, Amounts]:
+    async def announced(self, scope: Scope, name: str) -> dict[AnnouncedRequest, Amounts]:
         """Return the requests under way, with their expected cost."""
         rows = await self._store.read_rows(
             f"SELECT thread_id, request, key, amount FROM donewhen_announced WHERE {scope} = ?", [name]
         )
-        found: dict[Announced, Amounts] = {}
+        requests: dict[AnnouncedRequest, Amounts] = {}
         for thread_id, request, key, amount in rows:
-            place = Announced(thread_id, request)
-            found[place] = add(found.get(place), {key: amount})
-        return found
+            place = AnnouncedRequest(thread_id, request)
+            requests[place] = add(requests.get(place), {key: amount})
+        return requests
 
     def forget_with_next(self, thread_id: str, request: str) -> None:
         """Delete an announcement, together with what is stored next."""

@@ -17,7 +17,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.spending import Announced, granted_of
+from donewhen.agent.storage.spending import AnnouncedRequest, granted_of
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.graph.clock import SECOND
 from donewhen.state.ledger import (
@@ -137,7 +137,7 @@ class RunBudget:
     def _names(self) -> dict[Scope, str]:
         return {"owner": self._owner, "queue": self._queue}
 
-    async def _in_the_way(self, accounts: Sequence[DayAccount], own: str) -> list[Announced]:
+    async def _in_the_way(self, accounts: Sequence[DayAccount], own: str) -> list[AnnouncedRequest]:
         """Return the requests of others that may use up what is left; none if there is room for one more."""
         for account in accounts:
             found = await self._table.announced(account.scope, account.name)
@@ -159,7 +159,7 @@ class RunBudget:
         amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
         return {"model_calls": 1, **amounts}
 
-    async def _forget_dead(self, announced: Sequence[Announced]) -> None:
+    async def _forget_dead(self, announced: Sequence[AnnouncedRequest]) -> None:
         """Forget what was announced for threads that nobody works on: their processes died."""
         free = await self._storage.find_left([*{each.thread_id for each in announced} - {self._thread_id}])
         for each in announced:
@@ -176,7 +176,7 @@ async def list_budgets(store: ThreadStore, budgets: Budgets, day: str | None = N
     day, limits, rows = day or today(store, budgets.zone), budgets.limits(), list[tuple[float, BudgetRow]]()
     scopes: tuple[Scope, ...] = ("owner", "queue")
     for scope in scopes:
-        for name, stored in (await store.spending.days(day, scope)).items():
+        for name, stored in (await store.spending.spent_by_name(day, scope)).items():
             account = read_account(scope, name, day, limits.get(scope) or Limits(), stored)
             shown = meter(account.spent, account.limits, account.granted)
             used = [row["spent"] / row["limit"] if row["limit"] else inf for row in shown if row["limit"] is not None]
