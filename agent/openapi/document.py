@@ -84,6 +84,14 @@ class Operation:
         """Return the arguments that name the object of the operation."""
         return [each.argument for each in self.parameters if each.place == "path"]
 
+    def place_of(self, arguments: Mapping[str, Any]) -> Json:
+        """Return the values of the path in a call's arguments, by their names in the path."""
+        return {each.name: arguments.get(each.argument) for each in self.parameters if each.place == "path"}
+
+    def arguments_at(self, place: Mapping[str, Any]) -> Json:
+        """Return the arguments that name the object at these values of the path."""
+        return {each.argument: place.get(each.name) for each in self.parameters if each.place == "path"}
+
     def arguments_schema(self) -> Json:
         """Return the JSON Schema of the arguments."""
         properties = {each.argument: each.schema for each in self.parameters}

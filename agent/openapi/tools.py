@@ -373,10 +373,11 @@ def _tool(
 
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json, undo: ApiUndo | None) -> Json:
     """Read an object, change it, and read it again; return the result, and how each field changed."""
-    before = await _look(api, reader, operation, arguments)
+    place = operation.place_of(arguments)
+    before = await _look(api, reader, place)
     kept_change = await undo.keep(arguments, before) if undo else None
     status, result = await api.send(operation, arguments)
-    after = await _look(api, reader, operation, arguments)
+    after = await _look(api, reader, place)
     if kept_change:
         await kept_change.note_result(after)
     return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
@@ -447,26 +448,23 @@ def _is_gone(value: Any) -> bool:
     return isinstance(value, ApiError) and value.status_code in GONE_STATUSES
 
 
-async def _look(api: _Api, reader: Operation, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-    """Return what the object of an operation is now, or the error, such as that there is none."""
-    named = {each.name: arguments.get(each.argument) for each in operation.parameters if each.place == "path"}
-    place = {each.argument: named[each.name] for each in reader.parameters if each.place == "path"}
+async def _look(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:
+    """Return what the object with these values of its path is now, or the error, such as that there is none."""
     try:
-        return (await api.send(reader, place))[1]
+        return (await api.send(reader, reader.arguments_at(place)))[1]
     except Exception as error:  # even of the owner's `headers`: reading back never turns a change into an error
         return error
 
 
 async def _object(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:
     """Return the object with these values of its path: GONE if there is none, or the error of looking."""
-    named = {each.argument: place.get(each.name) for each in reader.parameters if each.place == "path"}
-    current = await _look(api, reader, reader, named)
+    current = await _look(api, reader, place)
     return GONE if _is_gone(current) else current
 
 
 async def _took_effect(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> Json | bool | None:
     """Return the object if an interrupted change is visible in it, False if it is not, None if that is unknown."""
-    seen = _compare(operation, arguments, None, await _look(api, reader, operation, arguments))
+    seen = _compare(operation, arguments, None, await _look(api, reader, operation.place_of(arguments)))
     if seen["as_asked"]:
         return {"read_back": {name: value for name, value in seen.items() if name != "changed"}}
     return False if seen["as_asked"] is False else None
@@ -474,7 +472,7 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
 
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
     """Return, by argument, what a change would replace."""
-    now = await _look(api, reader, operation, arguments)
+    now = await _look(api, reader, operation.place_of(arguments))
     if not isinstance(now, dict) or operation.whole_body:
         return {}
     fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
@@ -489,7 +487,7 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     """Return the check that an object of the API shows some values, or that there is none."""
 
     async def check(_: str, arguments: Json) -> str:
-        current, gone = await _look(api, reader, reader, arguments), bool(arguments.get("gone"))
+        current, gone = await _look(api, reader, reader.place_of(arguments)), bool(arguments.get("gone"))
         if gone and _is_gone(current):
             return f"it is gone: {current}"
         if isinstance(current, Exception):
@@ -511,7 +509,7 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
             "fields": {"type": "object", "description": "fields with the values that they should have"},
             "gone": {"type": "boolean", "description": "true: it should not exist any more"},
         },
-        "required": [each.argument for each in of_path],
+        "required": reader.path_arguments,
         "additionalProperties": False,
     }  # fmt: skip
     if reader.definitions:
@@ -525,7 +523,7 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     tool.metadata = {
         **(tool.metadata or {}),
         "check": True,
-        "targets": [each.argument for each in of_path],
+        "targets": reader.path_arguments,
         "paths": [],
     }
     return tool

@@ -38,7 +38,7 @@ class ApiUndo:
         """Keep what a change is about to replace; None if nothing is kept here. `before` is what `look` returned."""
         if (keeping := keeper.get()) is None:
             return None
-        entry = self._entry(self._place(arguments))
+        entry = self._entry(self.operation.place_of(arguments))
         fields, lost = self._fields_of(arguments, before)
         if fields is not None and REDACTED.encode() in _written(fields):
             lost = "a key in it is hidden"
@@ -51,7 +51,7 @@ class ApiUndo:
         """Keep that an object was made, if the answer says which; if it cannot be kept, undo does not see it."""
         if (keeping := keeper.get()) is None or not isinstance(answer, dict):
             return
-        place = self._place(arguments)
+        place = self.operation.place_of(arguments)
         (name,) = (each.name for each in self.back.parameters if each.place == "path" and each.name not in place)
         id = answer.get(name, answer.get("id"))
         if isinstance(id, str | int) and not isinstance(id, bool) and REDACTED not in str(id):
@@ -59,9 +59,6 @@ class ApiUndo:
             object_made = answer if keeping.may_hold(now, 0, len(now)) else {}
             with suppress(ToolException):
                 await keeping.keep_async(self._entry({**place, name: id}) | {"fields": None, "now": object_made})
-
-    def _place(self, arguments: Json) -> Json:
-        return {each.name: arguments.get(each.argument) for each in self.operation.parameters if each.place == "path"}
 
     def _entry(self, place: Json) -> Json:
         path = self.back.path
@@ -126,7 +123,7 @@ class ApiUndo:
         if result != "restored":
             return result, why
         place, fields = entry["place"], entry["fields"] or {}
-        arguments = {each.argument: place[each.name] for each in self.back.parameters if each.place == "path"}
+        arguments = self.back.arguments_at(place)
         body = [each for each in self.back.parameters if each.place == "body"]
         if self.back.whole_body and entry["fields"] is not None:
             arguments |= {each.argument: fields for each in body}
