@@ -19,14 +19,6 @@ from benchmarks.workers import Race
 
 TEMPLATE = Path(__file__).with_name("reliability.md")
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
-PLACES = {
-    "storage": "at a storage operation",
-    "tool": "before, inside or after a tool",
-    "model": "before a model call",
-    "back-off": "in a back-off",
-    "nothing": "while a person was asked",
-    "a moment": "at a moment drawn by lot",
-}
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
 
 
@@ -57,12 +49,9 @@ def deaths(rows: Sequence[tuple[str, str, Figures]]) -> str:
          f"{f.pick_up:.2f} s, {f.slowest:.2f} s" if f.slowest else "–")
         for name, what, f in rows
     ]  # fmt: skip
-    places: Counter[str] = Counter()
-    for _, _, figures in rows:
-        places.update(figures.places)
-    total, again = sum(places.values()), sum(figures.again for _, _, figures in rows)
-    said = ", ".join(f"{places[name]} {words}" for name, words in PLACES.items())
-    note = f"{total} deaths and failures: {said}. In {again} of them an answer died with its process before anything of"
+    total = sum(sum(figures.places.values()) for _, _, figures in rows)
+    again = sum(figures.again for _, _, figures in rows)
+    note = f"{total} deaths and failures. In {again} of them an answer died with its process before anything of"
     text = f"{note} it was written; the same pause stayed open, and it was given again."
     return f"{table(head, cells)}\n\n{fill(text, 120)}"
 
