@@ -126,5 +126,5 @@ def _events_before(run: Run) -> Iterator[Json]:
         if record["started"] and record["status"] in (*AT_WORK, *FINAL) and id in contents:
             yield {"type": "step_started", "step": id, "content": contents[id]}
         if record["status"] in FINAL:
-            fields = {key: record.get(key, "") for key in ("status", "result", "reason")}
+            fields = {key: record[key] for key in ("status", "result", "reason")}
             yield {"type": "step_finished", "step": id, **fields}

@@ -398,7 +398,7 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
         if subject.step not in (None, step["id"]):
             continue
         record = record_of(subject.steps, step["id"])
-        lines.append(f"{step['id']} ({record.get('status', 'pending')}): {step['content']}")
+        lines.append(f"{step['id']} ({record['status']}): {step['content']}")
         lines += [f"  done when: {criterion['text']}" for criterion in criteria_of(step)]
         if why := record["unchanged"]:
             lines.append(f"  nothing was changed, because: {why}")

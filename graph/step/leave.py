@@ -146,7 +146,7 @@ def approval_pause(
 def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> QuestionPause:
     """Return the pause that asks people the next question of the step; `leave` counts it."""
     record, id = state["record"], state["step"]["id"]
-    name = f"{transcript_key(id, record)}.q{record.get('questions', 0) + 1}"
+    name = f"{transcript_key(id, record)}.q{record['questions'] + 1}"
     kind = FormPause if "schema" in more else QuestionPause
     return kind.ask(name, question, step=id, options=options, **more)
 
