@@ -85,16 +85,16 @@ class BudgetPause(OpenPause):
         example = example_amount(*next(iter(self.suggested.items())), self.spoken)
         return say(self.spoken, "ask", "extend_means", extend=extend, amounts=amounts, example=example)
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear:
         """Return an extension, another option, or a question for what is missing: words could cost money."""
-        text = words_of(given)
-        more = {key: item for key, item in given.fields.items() if key not in (*OWN_KEYS, *TEXT_KEYS)}
+        text = words_of(shape)
+        more = {key: item for key, item in shape.fields.items() if key not in (*OWN_KEYS, *TEXT_KEYS)}
         key, rest = match_option(text, "budget")
-        if given.verb == "other" and (key == "extend" or not text) and more:
+        if shape.verb == "other" and (key == "extend" or not text) and more:
             return self._read_extension(more.get("extend", more.get("amounts", more)))
         if key == "replan" and not self.may_replan:
             return unclear("unplanned")
-        if key == "replan" and given.verb != "approve":
+        if key == "replan" and shape.verb != "approve":
             return Answer("replan", rest)
         if key in ("deliver", "stop") and not rest:
             return Answer(key)
@@ -103,7 +103,7 @@ class BudgetPause(OpenPause):
             return Answer("stop")
         if ending := read_ending(text):
             return ending
-        agreed = (given.verb == "approve" and not text) or word == "yes" or (key == "extend" and not rest)
+        agreed = (shape.verb == "approve" and not text) or word == "yes" or (key == "extend" and not rest)
         return self._read_extension(True if agreed else rest if key == "extend" else text)
 
     def _read_extension(self, value: Any) -> Answer | Unclear:

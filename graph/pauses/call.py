@@ -84,29 +84,29 @@ class ToolPause(PermissionPause, CallPause):
         tool, arguments = self.tool or self.name, self.draft or arguments_text(self.arguments or {})
         return {"tool": tool, "arguments": arguments}
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return a decision, an edit, an answer in place of the result, or words, which are the reason of a “no”."""
-        if decided := self.read_button(given):
+        if decided := self.read_button(shape):
             return decided
-        if given.verb == "respond":
-            return Answer("respond", given.text) if given.text else unclear("empty_response")
-        return self.read_text(given.text) if given.verb == "text" else None
+        if shape.verb == "respond":
+            return Answer("respond", shape.text) if shape.text else unclear("empty_response")
+        return self.read_text(shape.text) if shape.verb == "text" else None
 
     def planned_words(self) -> Sequence[str]:
         """Return the name of the tool."""
         return [self.tool]
 
-    def read_edit(self, given: AnswerShape) -> Answer | Unclear:
+    def read_edit(self, shape: AnswerShape) -> Answer | Unclear:
         """Return the call with the edited arguments; arguments that are not named are kept."""
         tool, before = self.tool or self.name, self.arguments or {}
-        if given.action == tool and tool != self.action:
-            arguments: Any = given.fields
-        elif str(given.fields.get("tool", tool)) != tool:
+        if shape.action == tool and tool != self.action:
+            arguments: Any = shape.fields
+        elif str(shape.fields.get("tool", tool)) != tool:
             return unclear("other_tool", tool=tool)
-        elif given.action is None and "arguments" not in given.fields and set(before) & set(given.fields):
-            arguments = given.fields
+        elif shape.action is None and "arguments" not in shape.fields and set(before) & set(shape.fields):
+            arguments = shape.fields
         else:
-            arguments = decode_json(given.fields.get("arguments"))
+            arguments = decode_json(shape.fields.get("arguments"))
         if not isinstance(arguments, Mapping):
             return (read_broken_json(arguments) if isinstance(arguments, str) else None) or unclear("no_arguments")
         edited = {**before, **arguments}
@@ -195,9 +195,9 @@ class EffectPause(CallPause):
         """Return all options, if not only some were given."""
         return all_options(self.options, self.topic, self.spoken)
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return an option; ask back for all words that do not say whether it happened."""
-        text, key, rest = self.named_option(given)
+        text, key, rest = self.named_option(shape)
         if key and not rest:
             return Answer(key)
         if says_plain_yes(text):  # “go ahead” is a yes too, but not to whether it happened

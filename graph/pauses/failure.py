@@ -38,9 +38,9 @@ class FailurePause(OpenQuestion):
     with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
 
-    def understand(self, given: AnswerShape) -> Answer | Unclear | None:
+    def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return an option; other words say what to do instead, and a plain yes does not say what to do."""
-        text, key, rest = self.named_option(given)
+        text, key, rest = self.named_option(shape)
         if key and (not rest or key == "replan"):
             return Answer(key, rest or text)
         if (word := read_word(text)) == "no":
