@@ -63,7 +63,7 @@ from donewhen.graph.llm.outgoing import (
 from donewhen.graph.llm.printed import holds_offered_calls
 from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
-from donewhen.graph.sync import load_jsonschema, run_in_thread
+from donewhen.graph.sync import LARGE, load_jsonschema, run_in_thread
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds, subtract
 from donewhen.state.pattern import pattern
@@ -89,6 +89,8 @@ CHARS_OF_TOKEN = 8
 """A reply is stopped here after so many characters for each token that its role may write, if the server does not."""
 STALL_SECONDS = 10.0
 """Seconds of silence between two reports of a stall to people."""
+CHUNK_CHARS = 20
+"""A chunk takes as long to join as this many characters."""
 LONGEST_STREAM = 5
 """Times `model_seconds` (the longest silence): the most time that one reply may stream before it is cut off."""
 
@@ -361,14 +363,14 @@ class _Request:
                 raise ModelError(
                     "The model's answer was empty: not even its end came.", code="connection", retryable=True
                 )
-            message = await run_in_thread(partial(self._join, chunks))
+            message = await self._join(chunks)
         except Exception as error:
             self.speech.restart()
             if written := text_in_refusal(error):
                 return await self._settle_text(written)
             if chunks:
                 with suppress(Exception):  # the last chunk may be the one that cannot be joined
-                    begun = await run_in_thread(partial(self._join, chunks))
+                    begun = await self._join(chunks)
                     self._charge(begun)  # tokens written before the failure are paid for
             raise classify(error) from error
         await aside(message, partial(self._charge, message))
@@ -404,8 +406,9 @@ class _Request:
             }
         )
 
-    def _join(self, chunks: Sequence[BaseMessage]) -> AIMessage:
-        return join_chunks(chunks, adds_usage=reports_parts(self.model))
+    async def _join(self, chunks: Sequence[BaseMessage]) -> AIMessage:
+        join = partial(join_chunks, chunks, adds_usage=reports_parts(self.model))
+        return join() if _are_short(chunks) else await run_in_thread(join)
 
     def _problem_of_end(self, message: AIMessage, *, streamed: bool, wire: ChatWire | None) -> ModelError | None:
         """Return the error of a reply that is not whole (R13); one that reached its limit is for the caller to read."""
@@ -521,3 +524,15 @@ class _SilenceTimer:
     def stop(self) -> None:
         if self._timer:
             self._timer.cancel()
+
+
+def _are_short(chunks: Sequence[BaseMessage]) -> bool:
+    """Return whether joining these chunks takes about as long as handing them to a thread, or less."""
+    size = 0
+    for chunk in chunks:
+        if not isinstance(chunk, AIMessageChunk) or chunk.additional_kwargs or not isinstance(chunk.content, str):
+            return False
+        size += CHUNK_CHARS + len(chunk.content) + sum(len(part["args"] or "") for part in chunk.tool_call_chunks)
+        if size > LARGE:
+            return False
+    return True
