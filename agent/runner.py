@@ -79,6 +79,7 @@ from donewhen.agent.work.thread_rows import (
     return_to_queue,
     settings_in,
     time_text,
+    untaken_answers,
     update_row,
     withdraw_answers,
     write_crash,
@@ -268,7 +269,9 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     if snapshot.created_at:  # on the clock of a worker that died, which may be another
         last = time_text(datetime.fromisoformat(snapshot.created_at))
         change["updated"] = min(max(row["updated"], last), await store.threads.next_update())
-    if run.status == "running" or is_not_begun(row, snapshot.values):
+    if untaken := untaken_answers(row, run):
+        change["answered"] = {}
+    if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
         await write_crash(store, thread_id, row, **change)
     else:
         await write_end(store, run, snapshot.values, **change)
@@ -292,9 +295,11 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run)
-    if (continued := await enqueue_left_answers(store, run)) is not run:
-        return continued
     row = await store.threads.get(run.thread_id) or {}
+    untaken = untaken_answers(row, run)
+    continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
+    if continued is not run:
+        return continued
     change["news"] = await store_notification(store, run, row, int(values.get("turn") or 1))
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)

@@ -170,8 +170,9 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
 
 def has_work(row: Json) -> bool:
     """Return whether submitted work remains for a worker or, after workers gave up, for `resume`."""
-    gave_up = row.get("problem") not in (None, "", INTERRUPTED)
-    return row.get("status") == "queued" or bool(row.get("request") and gave_up)
+    request, problem = row.get("request") or {}, row.get("problem") or ""
+    gave_up = problem not in ("", INTERRUPTED)
+    return row.get("status") == "queued" or bool(request and gave_up) or bool("answers" in request and problem)
 
 
 def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
@@ -218,15 +219,15 @@ def queue_of(row: Json, own: str) -> str:
 async def enqueue(
     store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None, **more: Any
 ) -> None:
-    """Store work for the workers of a queue, from `at` on: a request, or answers by id. The caller holds the thread.
+    """Store work for the workers of a queue, from `at` on: a request, or `{answers, asks}`. The caller holds it.
 
     `more` are other fields of the thread's row.
     """
     due = time_text(at) if at else DUE_NOW
-    change: Json = {"request": {"answers": work}}
+    change: Json = {"request": work, "answered": {}}
     if isinstance(work, Request):
         facts = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
-        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), "home": queue, **facts}
+        change |= {"goal": work.goal, "request": work.to_json(), "home": queue, **facts}
     await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change, **more)
 
 
@@ -273,20 +274,36 @@ async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str
         await store.adelete(_answer_space(thread_id), id)
 
 
-async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None = None) -> Run:
-    """Queue left answers to open questions, together with `before`; return the resulting run."""
+def untaken_answers(row: Json, run: Run) -> Json:
+    """Return the queued answers to open questions that the graph did not get, by id.
+
+    It got those that a worker gave, unless it still waits at the same interrupt: then that worker died before.
+    """
+    request, open_ids = row.get("request") or {}, [pause["id"] for pause in run.pending]
+    is_same = bool(open_ids) and request.get("asks") == run.pending[0]["interrupt_id"]
+    given = () if is_same else row.get("answered") or ()
+    queued = request.get("answers") or {}
+    return {id: queued[id] for id in open_ids if id in queued and id not in given}
+
+
+async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None = None, queue: str = "") -> Run:
+    """Queue left answers to open questions, together with `before`; return the resulting run.
+
+    `queue` is the one to which `before` returns; "" if it is queued.
+    """
     thread_id, before = run.thread_id, before or {}
-    open_ids = [pause["id"] for pause in run.pending if pause["id"] not in before]
-    entries = await _read_entries(store, thread_id, open_ids)
+    entries = await _read_entries(store, thread_id, [pause["id"] for pause in run.pending])
     left = {id: row for id, row in entries.items() if not row.get("moved")}
-    await withdraw_answers(store, thread_id, entries.keys() - left)  # these are asked again
-    if not left:
-        return run
-    answers = {**before, **{id: row["answer"] for id, row in left.items()}}
-    await enqueue(store, thread_id, next(iter(left.values()))["queue"], answers)
+    await withdraw_answers(store, thread_id, entries.keys() - left - before.keys())  # these are asked again
+    fresh = {id: row for id, row in left.items() if id not in before}
+    if fresh or queue:
+        answers = {**before, **{id: row["answer"] for id, row in fresh.items()}}
+        queue = next((row["queue"] for row in fresh.values()), queue)
+        await enqueue(store, thread_id, queue, {"answers": answers, "asks": run.pending[0]["interrupt_id"]})
+        run = run.without(answers)
     for id, row in left.items():
         await store.aput(_answer_space(thread_id), id, {**row, "moved": True}, index=False)
-    return run.without(answers)
+    return run
 
 
 CANCEL = ("donewhen", "cancel")

@@ -1,15 +1,18 @@
 """Answers that are submitted at the same moment: each question gets one, and nobody is told otherwise."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from donewhen import Agent, DoneWhenError, Run
+from donewhen import Agent, DoneWhenError, Run, StaleAnswer, StorageError
+from donewhen.agent.testing.crash import Crash, Crashed, crashing
+from donewhen.agent.work.thread_rows import TRIES
 from donewhen.testing import ScriptedModel, answer, ask_user
 from tests.kit.forking import forks
 from tests.kit.painting import Painting
@@ -192,3 +195,72 @@ async def test_an_answer_left_to_a_cancelled_request_reaches_no_later_one(storag
         second.go_on.set()
         await two.submit_answer(run, {"2:s1.q1": "blue", "2:s2.q1": "oak"})
         second.assert_done(await two.run_submitted(thread))
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [("sqlite", "answer"), ("sqlite", "answer with policy"), ("sqlite", "goal"), ("postgres", "answer")],
+)
+async def test_what_was_submitted_outlives_a_worker_that_dies_before_the_first_checkpoint(
+    tmp_path: Path, kind: str, what: str
+) -> None:
+    """C04, M11: wherever a worker dies before the graph has it, the next one carries out the answer or goal."""
+    url, settings = fresh_url(kind, tmp_path), {"on_question": "assume", "question_seconds": 0}
+    for at in itertools.count(1):
+        crash = Crash(at, only=("store.done", "put_writes", "put"))
+        model, kept = asking(2), settings if "policy" in what else {}
+        async with Agent(model, storage=url, settings=kept) as agent:
+            if what == "goal":
+                thread = await agent.submit("report")
+            else:
+                thread = (await agent.start("report")).thread_id
+                await agent.submit_answer(thread, "May")
+            async with Agent(model, storage=crashing(url, crash), settings=kept) as dying:
+                with suppress(StorageError, Crashed):
+                    await dying.run_submitted(thread)
+            died = crash.trace[-1]
+            row = await agent.info(thread)
+            assert (row.status, row.pending) == ("queued", ()), died
+            if what != "goal":
+                with pytest.raises(StaleAnswer):
+                    await agent.submit_answer(thread, "June")
+            run = await agent.run_submitted(thread)
+            if what == "goal":
+                assert [pause["question"] for pause in run.pending] == ["When?"], died
+            else:
+                assert answers_of(run) == ["May"], died
+        if died == "put":
+            return
+
+
+@pytest.mark.parametrize("died", [False, True])
+async def test_a_state_updated_by_hand_keeps_the_queued_answer(tmp_path: Path, died: bool) -> None:
+    """C04: `graph.update_state` on a thread with a queued answer makes it ask anew; the answer counts."""
+    url, model = fresh_url("sqlite", tmp_path), asking()
+    async with Agent(model, storage=url) as agent:
+        thread = (await agent.start("report")).thread_id
+        await agent.submit_answer(thread, "May")
+        if died:
+            async with Agent(model, storage=crashing(url, Crash(1, only=("put_writes",)))) as dying:
+                with pytest.raises(StorageError):
+                    await dying.run_submitted(thread)
+        await agent.graph.aupdate_state({"configurable": {"thread_id": thread}}, {"language": "en"}, as_node="plan")
+        assert (await agent.info(thread)).status == "queued"
+        for _ in range(2):  # it waits again, and then has its answer
+            run = await agent.run_submitted(thread)
+        assert answers_of(run) == ["May"]
+
+
+async def test_an_answer_that_workers_gave_up_on_waits_for_a_person(tmp_path: Path) -> None:
+    """C04: an accepted answer with which six workers died is kept for `resume`, also when that dies."""
+    url, model = fresh_url("sqlite", tmp_path), asking()
+    async with Agent(model, storage=url) as agent:
+        thread = (await agent.start("report")).thread_id
+        await agent.submit_answer(thread, "May")
+        for again in range(TRIES + 2):
+            async with Agent(model, storage=crashing(url, Crash(1, only=("put_writes",)))) as dying:
+                with pytest.raises(StorageError):
+                    await (dying.resume(thread) if again > TRIES else dying.run_submitted(thread))
+            row = await agent.info(thread)
+            assert (row.status, row.pending) == ("queued" if again < TRIES else "running", ())
+        assert answers_of(await agent.resume(thread)) == ["May"]
