@@ -12,6 +12,7 @@ from donewhen import Agent, Run
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.testing.replies import Call
 from donewhen.agent.work.thread_rows import ENDED
+from donewhen.state.statuses import fresh_record
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.everywhere import run_forked
 from tests.kit.runs import config, said, step
@@ -184,7 +185,8 @@ async def test_a_run_of_which_no_receipt_can_be_made_can_be_cancelled() -> None:
     """N20: whatever its state holds, a person can end it."""
     async with agent_of("memory:", ask_user("Which?")) as agent:
         await agent.start("Do it", thread_id="t")
-        await agent.graph.aupdate_state(config("t"), {"steps": {"s9": {"replaced": {}}}}, as_node="advance")
+        record = {**fresh_record(), "replaced": {"content": "a step of which nobody knows who replaced it"}}
+        await agent.graph.aupdate_state(config("t"), {"steps": {"s9": record}}, as_node="advance")
         run = await agent.cancel("t", "enough")
         assert (run.status, run.answer) == ("cancelled", "Cancelled: enough")
         assert await agreed(agent, "t")
