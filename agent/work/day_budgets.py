@@ -102,13 +102,13 @@ class RunBudget:
         """Announce a request, and return its id; wait for others. Returns an account of which nothing is left."""
         request, looked = f"{self._session}:{next(self._numbers)}", monotonic()
         while True:
-            accounts = await self.accounts()
+            accounts, others = await self._look(request)
             if reached := next((each for each in accounts if _is_used_up(each.left)), None):
                 return reached
-            if not (others := await self._in_the_way(accounts, request)):
+            if others is None:
                 expected = await self._expected(accounts)
                 await self._table.announce(self._thread_id, request, self._owner, self._queue, expected)
-                if not await self._in_the_way(await self.accounts(), request):
+                if (await self._look(request))[1] is None:
                     return request
                 await self._table.forget(self._thread_id, request)
             elif monotonic() - looked > LOOK_AGAIN:
@@ -137,17 +137,22 @@ class RunBudget:
     def _names(self) -> dict[Scope, str]:
         return {"owner": self._owner, "queue": self._queue}
 
-    async def _in_the_way(self, accounts: Sequence[DayAccount], own: str) -> list[AnnouncedRequest]:
-        """Return the requests of others that may use up what is left; none if there is room for one more."""
-        for account in accounts:
-            found = await self._table.announced(account.scope, account.name)
+    async def _look(self, own: str) -> tuple[list[DayAccount], list[AnnouncedRequest] | None]:
+        """Return the accounts, and None if they have room for one more request; else the announced requests of others.
+
+        Announcements are read first: a request that is charged meanwhile counts twice then, and is not overlooked.
+        """
+        names = self._names()
+        announced = [await self._table.announced(scope, names[scope]) for scope in self._limits]
+        accounts = await self.accounts()
+        for account, found in zip(accounts, announced, strict=True):
             costs = {each: self._settled.get(each.request, cost) for each, cost in found.items() if each.request != own}
             total: Amounts = {}
             for cost in costs.values():
                 total = add(total, cost)
             if _is_used_up({key: left - total.get(key, 0) for key, left in account.left.items()}):
-                return [*costs]
-        return []
+                return accounts, [*costs]
+        return accounts, None
 
     async def _expected(self, accounts: Sequence[DayAccount]) -> Amounts:
         """Return what a request is expected to cost: twice the average of these accounts or, without one, of all."""

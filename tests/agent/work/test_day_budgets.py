@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, AgentOptions, ConfigError, Limits
+from donewhen.agent.storage.spending import SpendingTable
+from donewhen.agent.work.day_budgets import RunBudget
+from donewhen.state.ledger import Budgets, DayAccount
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
@@ -96,6 +99,27 @@ async def test_two_steps_at_once_share_the_day(storage: Any) -> None:
         assert run.outcome
         assert run.spent["model_calls"] <= 5
         assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"]
+
+
+async def test_what_another_run_spends_between_two_looks_counts(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """41.5: a request that is announced and charged while another one is announced takes its place of the day."""
+    budgets = Budgets(owner=Limits(model_calls=1))
+    async with storage.writer() as (_, store):
+        mine, other = (RunBudget(budgets, storage, store, each, owner="ann", queue="q") for each in ("a", "b"))
+        announce = SpendingTable.announce
+
+        async def announce_late(table: SpendingTable, thread_id: str, *rest: Any) -> None:
+            monkeypatch.setattr(SpendingTable, "announce", announce)
+            request = await other.announce()
+            assert isinstance(request, str)
+            other.charge([request], {"model_calls": 1}, {})
+            await table.forget("b")  # commits the charge
+            await table.announce(thread_id, *rest)
+
+        monkeypatch.setattr(SpendingTable, "announce", announce_late)
+        reached = await mine.announce()
+        assert isinstance(reached, DayAccount)
+        assert reached.spent["model_calls"] == 1
 
 
 LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
