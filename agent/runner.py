@@ -484,11 +484,12 @@ class Runner:
         settings = settings_in(row)
         if is_not_begun(row, snapshot.values):
             limits = with_granted(settings.limits, None) if settings else {}
-            run = Run(thread_id, status, str(row.get("goal") or ""), limits=limits)
+            run = Run(thread_id, status, limits=limits)
         else:
             run = read_run(thread_id, require_thread(thread_id, snapshot), settings, self.form)
             run = replace(run, status=status) if has_work(row) else run
-        return replace(run, problem=run.problem or str(row.get("problem") or ""))
+        goal = run.goal or str(row.get("goal") or "")  # until the state has received the request
+        return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
 
     async def _fill(self, request: Request) -> Request:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
