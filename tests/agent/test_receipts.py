@@ -131,11 +131,13 @@ def test_another_program_checks_it_by_the_page(shell: Shell, tmp_path: Path) -> 
     assert f"signed with {SIGNED}" in checked.stdout
     text = (tmp_path / "receipt.json").read_text(encoding="utf-8")
     before = hashlib.sha256(b"donewhen-receipt/1").hexdigest()
-    for line in json.loads(text)["lines"]:  # as on the page
+    written = json.loads(text)
+    for line in written["lines"]:  # as on the page
         body = {name: line[name] for name in ("n", "kind", "body")}
         plain = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         before = hashlib.sha256(f"{before}\n{plain}".encode()).hexdigest()
         assert before == line["hash"]
+    assert (written["end"]["lines"], written["end"]["hash"]) == (len(written["lines"]), before)
     (tmp_path / "receipt.json").write_text(text.replace("12.5", "92.5"), encoding="utf-8")
     checked = shell("verify", file)
     assert (checked.exit_code, checked.stderr) == (1, "")
