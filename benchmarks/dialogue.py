@@ -130,7 +130,7 @@ def _words_of(run: Any) -> str:
 
 async def main(tasks: Sequence[Json], model: str | None, user: str | None) -> None:
     """Play all tasks, and print how each went."""
-    solved, source = list[bool](), ModelSource(config=read_config())
+    solved, source = list[bool](), ModelSource(model, config=read_config())
     for task in tasks:
         with tempfile.TemporaryDirectory() as folder:
             found = await talk(task, source("execute", model), source("triage", user), Path(folder))

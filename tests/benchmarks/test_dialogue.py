@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import dialogue
 from benchmarks.dialogue import STOP, talk
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 
@@ -72,3 +73,14 @@ async def test_a_user_who_leaves_changes_nothing(tmp_path: Path) -> None:
     user = ScriptedModel(["Please cancel order W1, no longer needed", STOP])
     found = await talk(task_in(tmp_path), ScriptedModel(roles={"triage": [plan]}), user, tmp_path)
     assert (found.solved, found.status, found.turns) == (False, "waiting", 1)
+
+
+async def test_the_command_line_names_the_models(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """41.7: `--model` and `--user` are enough; no model has to be set elsewhere."""
+    monkeypatch.delenv("DONEWHEN_MODEL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(dialogue, "MOST_TURNS", 1)
+    await dialogue.main([task_in(tmp_path)], "demo", "demo")
+    assert capsys.readouterr().out.endswith("0 of 1 solved\n")
