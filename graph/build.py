@@ -98,7 +98,10 @@ def build_graph(
     )  # fmt: skip
     add_route(
         graph, "receive", after_node,
-        {"plan": "plan it", "confirm": "it comes with a plan", "advance": "go on", "deliver": "no request"},
+        {
+            "plan": "plan it", "confirm": "it comes with a plan", "ask_user": "a question is open", "advance": "go on",
+            "deliver": "no request",
+        },
     )  # fmt: skip
     add_route(
         graph, "plan", after_node,
@@ -106,7 +109,10 @@ def build_graph(
     )  # fmt: skip
     add_route(
         graph, "confirm", after_node,
-        {"advance": "approved", "plan": "rejected", "confirm": "not understood", "deliver": "cancelled"},
+        {
+            "advance": "approved", "plan": "rejected", "confirm": "not understood", "ask_user": "a question is open",
+            "deliver": "cancelled",
+        },
     )  # fmt: skip
     add_route(
         graph, "advance", after_advance,
@@ -118,13 +124,18 @@ def build_graph(
     add_route(graph, "execute", after_execute, {"advance": "ended, or waits"})
     add_route(
         graph, "ask_user", after_node,
-        {"advance": "a step goes on", "plan": "planning goes on", "ask_user": "not understood", "deliver": "ended"},
+        {
+            "advance": "a step goes on", "plan": "planning goes on", "ask_user": "not understood",
+            "confirm": "a plan is open", "deliver": "ended",
+        },
     )  # fmt: skip
     add_route(graph, "deliver", after_deliver, {END: "one outcome"})
     return graph
 
 
-# The routes follow what nodes decided and decide nothing themselves: pure functions of state
+# The routes follow what nodes decided and decide nothing themselves: pure functions of state. For `update_state` without
+# `as_node`, LangGraph takes the route of the last node that was not sent to, as `plan` and `execute` are; so a route
+# leads to every kind of pause.
 
 
 def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:

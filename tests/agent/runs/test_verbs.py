@@ -1,6 +1,7 @@
 """`agent.graph`: every verb of LangGraph, async and sync, on every storage."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -9,7 +10,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.testing import ScriptedModel, answer, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, submit_plan
 from tests.kit.runs import config, one_step, said, scripted, step, two_questions
 from tests.kit.storage.cases import Storage
 
@@ -53,6 +54,31 @@ def test_synchronous_verbs(storage: Storage) -> None:
     assert [next(iter(part)) for part in parts] == ["confirm", "advance", "execute", "advance", "deliver"]
     assert graph.get_state(config("t")).values["outcome"]["status"] == "answered"
     model.assert_exhausted()
+
+
+PLAN_AND_QUESTION = (submit_plan([step("s1")]), ask_user("Which?"))
+
+
+@pytest.mark.parametrize(
+    ("decisions", "answers", "kind"),
+    [
+        (PLAN_AND_QUESTION[1:], [], "question"),
+        (PLAN_AND_QUESTION[::-1], ["the first"], "plan"),
+        (PLAN_AND_QUESTION, ["do it otherwise"], "question"),
+        ((*PLAN_AND_QUESTION, PLAN_AND_QUESTION[0]), ["do it otherwise", "the first"], "plan"),
+    ],
+    ids=["question", "plan after a question", "question about a plan", "plan after a question about a plan"],
+)
+async def test_an_update_without_a_node_keeps_the_pause(decisions: Any, answers: list[str], kind: str) -> None:
+    """§9: whatever planning asks and after which answer, `update_state` need not name a node; the pause stays open."""
+    agent = Agent(scripted(decisions), storage="memory:")
+    run = await agent.start("do it", thread_id="t")
+    for each in answers:
+        run = await agent.resume("t", each)
+    await agent.graph.aupdate_state(config("t"), {"language": "de"})
+    after = await agent.resume("t")
+    assert (after.status, [pause["id"] for pause in after.pending]) == ("waiting", [run.pending[0]["id"]])
+    assert after.pending[0]["kind"] == kind
 
 
 async def test_batches(storage: Storage) -> None:
