@@ -133,9 +133,9 @@ def build_graph(
     return graph
 
 
-# The routes follow what nodes decided and decide nothing themselves: pure functions of state. For `update_state` without
-# `as_node`, LangGraph takes the route of the last node that was not sent to, as `plan` and `execute` are; so a route
-# leads to every kind of pause.
+# The routes follow what nodes decided and decide nothing themselves: pure functions of state. Each leads to every kind
+# of pause, because for `update_state` without `as_node` LangGraph takes the route of the last node other than `plan`
+# and `execute`.
 
 
 def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
