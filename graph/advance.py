@@ -175,7 +175,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     codes = {values["steps"][id]["code"] for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
     if _failed_twice(values, move, settings):
-        said = f"it failed twice: {values['steps'][move.steps[0]].get('reason', '')}"
+        said = f"it failed twice: {values['steps'][move.steps[0]]['reason']}"
         row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
         emit(runtime, "mode", **row)
         planning = plan_after_failure(values, _describe_failure(values, move.steps[0]), twice=True)
@@ -206,7 +206,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
 def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
     """Return whether the run's only step failed again, so that several steps are planned in its place."""
     again = values["planning"]["why"]["kind"] == "failure" and settings.on_failure == "replan"
-    again = again and values["steps"][move.steps[0]].get("code") not in FINAL_CODES
+    again = again and values["steps"][move.steps[0]]["code"] not in FINAL_CODES
     return again and "rounds" in promotion_reasons(values, move.steps[0], settings)
 
 

@@ -594,14 +594,13 @@ class StepRecord(TypedDict):
 
 
 class StepChange(TypedDict, total=False):
-    """A change of a step's record: the fields that get a new value."""
+    """A change of a step's record: the fields that get a new value; `StepRecord` describes them."""
 
     status: StepStatus
     started: str
     ended: str
     today: str
     observed: int
-    rounds: int
     corrections: int
     refused: int
     silent: int
@@ -618,8 +617,6 @@ class StepChange(TypedDict, total=False):
     language_told: bool
     judged: Json | None
     doubted: bool
-    spent: dict[str, float]
-    granted: dict[str, float]
     allowance: dict[str, float]
     found: list[str]
     recalled: dict[str, list[list[int]]]
@@ -628,9 +625,7 @@ class StepChange(TypedDict, total=False):
     held: list[str]
     claim: StepClaim | None
     then: StepClaim | None
-    delegated: bool
     waiting: Pause | None
-    task: str | None
     answers: bool
     said: str | None
     handled: bool

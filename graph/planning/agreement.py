@@ -52,8 +52,8 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
     if not why:
         why = missing_tools(round.run, [shown], "yes", round.deps.executors, round.settings)
     if why:
-        # Later words may be the consent, so it can be taken with them.
-        round = round if why == SAID_MORE else round.correct_once("consent")
+        if why != SAID_MORE:  # later words may be the consent, so it can be taken with them
+            round.correct_once("consent")
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
     taken = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"))
