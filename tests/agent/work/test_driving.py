@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from donewhen import Agent, AgentOptions, Executor, ThreadWaiting
+from donewhen import Agent, AgentOptions, Executor, StorageError, ThreadWaiting
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work.thread_rows import INTERRUPTED
 from donewhen.hooks import Hooks
 from donewhen.testing import Recording, ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
@@ -24,21 +26,21 @@ GOAL = {"messages": [("user", "go")]}
 
 async def never(*_: Any) -> str:
     """Look at the sky, for ever."""
-    ENTERED.append("never")
+    entered().append("never")
     await asyncio.Event().wait()
     return ""
 
 
 def blocks(*_: Any) -> str:
     """Look at the sky, for as long as the test lasts."""
-    ENTERED.append("blocks")
+    entered().append("blocks")
     RELEASED.wait()
     return ""
 
 
 async def stubborn(*_: Any) -> str:
     """Look at the sky, and do not end when that is cancelled."""
-    ENTERED.append("stubborn")
+    entered().append("stubborn")
     while not RELEASED.is_set():
         try:
             await asyncio.sleep(0.05)
@@ -49,6 +51,13 @@ async def stubborn(*_: Any) -> str:
 
 RELEASED = threading.Event()
 ENTERED: list[str] = []
+OWN_ENTERED: ContextVar[list[str]] = ContextVar("entered")
+"""In place of ENTERED, for each of several cases at once."""
+
+
+def entered() -> list[str]:
+    """What this case has entered of code of others."""
+    return OWN_ENTERED.get(ENTERED)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -97,7 +106,7 @@ async def quiet(agent: Agent) -> Any:
     """A listener who reads one event and then no more."""
     async with agent.stream("go", thread_id="t", on_leave="continue") as stream:
         await anext(stream)
-        ENTERED.append("quiet")
+        entered().append("quiet")
         await asyncio.Event().wait()
 
 
@@ -120,9 +129,10 @@ CODE: dict[str, dict[str, Any]] = {
 
 async def cancelled(agent: Agent, drive: Callable[[Agent], Awaitable[Any]], other: Agent) -> float:
     """Drive a run until it waits for code of others, cancel it elsewhere, and return how long that took."""
-    at = len(ENTERED)
+    own = list[str]()
+    OWN_ENTERED.set(own)
     driving = asyncio.create_task(drive(agent))
-    await until(lambda: len(ENTERED) > at)
+    await until(lambda: own)
     before = time.monotonic()
     run = await asyncio.wait_for(other.cancel("t", "enough"), 30)
     took = time.monotonic() - before
@@ -192,7 +202,7 @@ async def test_two_runs_of_a_graph_and_one_is_cancelled(tmp_path: Path) -> None:
     url, gone = fresh_url("sqlite", tmp_path), asyncio.Event()
 
     async def look() -> str:
-        ENTERED.append("look")
+        entered().append("look")
         await gone.wait()
         return "seen"
 
@@ -286,7 +296,7 @@ async def gone_on(agent: Agent, settings: Any) -> None:
     await agent.graph.ainvoke({"messages": "approve"}, {"configurable": {"thread_id": "t"}}, context=settings)
 
 
-look = tool(lambda: ENTERED.append("looked") or "seen")
+look = tool(lambda: entered().append("looked") or "seen")
 
 
 @pytest.mark.parametrize("way", [begun, gone_on])
@@ -311,3 +321,19 @@ async def test_the_graph_lets_the_policy_answer_what_nobody_did() -> None:
         configs = [{"configurable": {"thread_id": id}} for id in "ab"]
         await asyncio.gather(*(agent.graph.ainvoke(None, config) for config in configs))
         assert [(await agent.get(id)).status for id in "ab"] == ["answered", "answered"]
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "invoke", "astream", "stream"])
+async def test_a_run_of_the_graph_stores_a_checkpoint_before_it_goes_on(way: str, tmp_path: Path) -> None:
+    """Q60: whichever verb of the graph is called; so a run whose goal could not be stored asks no model."""
+    url, script, config = fresh_url("sqlite", tmp_path), model(call("look")), {"configurable": {"thread_id": "t"}}
+    async with Agent(script, [look], storage=crashing(url, Crash(1, only=("put",))), settings=FREE) as agent:
+        calls: dict[str, Callable[[], Any]] = {
+            "ainvoke": lambda: agent.graph.ainvoke(GOAL, config),
+            "invoke": lambda: asyncio.to_thread(agent.graph.invoke, GOAL, config),
+            "astream": lambda: anext(agent.graph.astream(GOAL, config, stream_mode="updates")),
+            "stream": lambda: asyncio.to_thread(list, agent.graph.stream(GOAL, config)),
+        }
+        with pytest.raises(StorageError):
+            await calls[way]()
+    assert script.requests == []
