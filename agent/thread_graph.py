@@ -66,6 +66,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             async for part in super().astream(input, config, **options):
                 yield part
             return
+        options = {name: value for name, value in options.items() if value is not None}  # `ainvoke` passes all
         control = options.pop("control", None) or RunControl()
         call = GraphCall(thread_id, config, options, control)
         async with aclosing(
