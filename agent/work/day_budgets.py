@@ -8,7 +8,8 @@ cost twice what requests cost on average; where nothing is known yet, one goes a
 import asyncio
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from math import inf
 from time import monotonic
@@ -141,15 +142,15 @@ class RunBudget:
         """Return the accounts, and None if they have room for one more request; else the announced requests of others.
 
         Announcements are read first: a request that is charged meanwhile counts twice then, and is not overlooked.
+        What own requests cost is spent: a retry that waited until it is charged would wait for itself.
         """
         names = self._names()
         announced = [await self._table.announced(scope, names[scope]) for scope in self._limits]
-        accounts = await self.accounts()
+        accounts, settled = await self.accounts(), _total(self._settled.values())
+        accounts = [replace(each, spent=add(each.spent, settled)) for each in accounts]
         for account, found in zip(accounts, announced, strict=True):
-            costs = {each: self._settled.get(each.request, cost) for each, cost in found.items() if each.request != own}
-            total: Amounts = {}
-            for cost in costs.values():
-                total = add(total, cost)
+            costs = {each: cost for each, cost in found.items() if each.request not in (own, *self._settled)}
+            total = _total(costs.values())
             if _is_used_up({key: left - total.get(key, 0) for key, left in account.left.items()}):
                 return accounts, [*costs]
         return accounts, None
@@ -170,6 +171,13 @@ class RunBudget:
         for each in announced:
             if each.thread_id in free:
                 await self._table.forget(*each)
+
+
+def _total(costs: Iterable[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for cost in costs:
+        total = add(total, cost)
+    return total
 
 
 def _is_used_up(left: Mapping[str, float]) -> bool:

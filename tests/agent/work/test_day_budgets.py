@@ -122,6 +122,23 @@ async def test_what_another_run_spends_between_two_looks_counts(storage: Any, mo
         assert reached.spent["model_calls"] == 1
 
 
+async def test_a_retry_does_not_wait_for_its_own_failed_attempt(storage: Any) -> None:
+    """41.5: while a request fails, another run takes the last of the day: the retry finds the day used up, and asks."""
+    budgets = {"owner": {"model_calls": 3}}
+
+    async def fail_late(messages: Any, tools: Any) -> Any:
+        async with agent_of(storage, ScriptedModel([answer("1"), answer("2")]), budgets) as other:
+            for _ in range(2):
+                assert (await other.start("other", owner="ann")).status == "answered"
+        raise ConnectionError("busy")
+
+    async with agent_of(storage, ScriptedModel([fail_late, answer("3")]), budgets) as agent:
+        waits = await asyncio.wait_for(agent.start("look", owner="ann"), 20)
+        assert waits.pending[0]["of_day"].startswith("owner:")
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 3
+        assert (await agent.resume(waits, "extend")).answer == "3"
+
+
 LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
 
 
