@@ -97,7 +97,6 @@ class Undoing:
         self, thread_id: str, values: Json, entries: Sequence[tuple[str, Json]], step: str | None, undo_of: UndoOf
     ) -> None:
         self._thread_id = thread_id
-        self._undo_of = undo_of
         turn, current = _read_turn(step, int(values.get("turn") or 1)), int(values.get("turn") or 1)
         wanted = (step or "").rpartition(":")[2]
         self._prefix = "" if turn == current else f"{turn}:"
@@ -108,16 +107,32 @@ class Undoing:
             raise ConfigError(
                 f"there is no step or call {step!r} in that request; there are {', '.join(names) or 'none'}"
             )
-        self.entries: list[tuple[str, Json]] = [
-            (key, entry) for key, entry in of_turn if not wanted or wanted in (entry["step"], entry["id"])
-        ]
-        seen = {entry["id"] for _, entry in self.entries}
-        self.beyond: tuple[Json, ...] = tuple(
-            {"id": entry["id"], "step": entry["step"], "tool": entry["tool"], "why": UNSEEN}
-            for entry in journal
-            if _had_effect(entry) and (entry.get("delegated") or entry["id"] not in seen)
-            if not wanted or wanted in (entry["step"], entry["id"])
+        chosen = [(key, entry) for key, entry in of_turn if not wanted or wanted in (entry["step"], entry["id"])]
+        tools = {entry["tool"] for _, entry in chosen if entry.get("by_tool")}
+        self._undos = {tool: undo for tool in tools if (undo := undo_of(tool))}
+        self.entries: list[tuple[str, Json]] = [each for each in chosen if self._is_reached(each[1])]
+        seen = {entry["id"] for _, entry in chosen}
+        self.beyond: tuple[Json, ...] = (
+            *(self._beyond(entry, NOT_HERE) for _, entry in reversed(chosen) if not self._is_reached(entry)),
+            *(
+                self._beyond(entry, UNSEEN)
+                for entry in journal
+                if _had_effect(entry) and (entry.get("delegated") or entry["id"] not in seen)
+                if not wanted or wanted in (entry["step"], entry["id"])
+            ),
         )
+
+    def _is_reached(self, entry: Json) -> bool:
+        """Return whether a change is undone already, or its undo is here."""
+        return bool(not entry.get("by_tool") or entry.get("undone") or entry["tool"] in self._undos)
+
+    def _beyond(self, entry: Mapping[str, Any], why: str) -> Json:
+        return {
+            "id": self._prefix + entry["id"],
+            "step": self._prefix + entry["step"],
+            "tool": entry["tool"],
+            "why": why,
+        }
 
     async def check(self) -> UndoReport:
         """Return what an undo would do; nothing is changed."""
@@ -133,8 +148,7 @@ class Undoing:
         """Return the result of undoing changes of tools, latest first, each on what the later ones leave."""
         objects, stays, outcomes = dict[str, Any](), set[str](), list[tuple[Result, str]]()
         for entry in entries:
-            undo = self._undo_of(entry["tool"])
-            result: Result = "refused"
+            result: Result
             if entry.get("undone"):
                 outcomes.append(("unchanged", f"undone already, {entry['undone']}"))
                 continue
@@ -142,9 +156,8 @@ class Undoing:
                 result, why = "lost", str(entry["lost"])
             elif entry["path"] in stays:
                 result, why = "left", "a later change of it stays"
-            elif undo is None:
-                why = NOT_HERE
             else:
+                undo = self._undos[entry["tool"]]
                 found = objects[entry["path"]] if entry["path"] in objects else await undo.read(entry)
                 result, why, objects[entry["path"]] = undo.check(entry, found)
             stays |= {entry["path"]} if result not in ("restored", "unchanged") else set()
@@ -167,8 +180,7 @@ class Undoing:
 
     async def _undo(self, entry: Json) -> tuple[Result, str]:
         if entry.get("by_tool"):
-            undo = self._undo_of(entry["tool"])
-            return ("refused", NOT_HERE) if undo is None else await undo.undo(entry)
+            return await self._undos[entry["tool"]].undo(entry)
         outcome: tuple[Result, str] = await run_in_thread(partial(undo_change, entry))
         return outcome
 

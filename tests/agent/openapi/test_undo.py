@@ -1,5 +1,6 @@
 """What the tools of an HTTP API changed is put back, where the API has a way. Contract: X21, X28."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from donewhen import Agent
 from donewhen.openapi import openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.openapi import ApiServer
 
 THING = "/things/7"
@@ -128,3 +130,29 @@ async def test_what_the_api_does_not_take_back_is_said() -> None:
         server.answer = lambda _: None
         assert (await agent.undo(run)).status == "undone"
         await agent.aclose()
+
+
+async def test_without_the_tool_the_files_come_back_and_the_rest_is_named(tmp_path: Path) -> None:
+    """41.2: a process without the API's tools, such as the terminal, undoes the files; one that has them, all else."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    (file := tmp_path / "a.txt").write_text("mine")
+    with ApiServer(objects={THING: {"title": "Crash", "state": "open"}}) as server:
+        tools = openapi_tools(DOCUMENT, base_url=server.url)
+        plan = submit_plan([{"content": "change", "tools": ["change", "write_file"], "done_when": ["done"]}])
+        calls = [call("change", id="7", state="closed"), call("write_file", path="a.txt", content="theirs")]
+        model = ScriptedModel(roles={"triage": [plan], "execute": [*calls, finish_step("done", "s1.1")]})
+        settings = {"confirm": "never", "approvals": "never", "verification": "grounded"}
+        async with Agent(model, [*tools, *workspace_tools(tmp_path)], storage=storage, settings=settings) as agent:
+            run = await agent.start("Change thing 7, and the file")
+            assert run.outcome, run.pending
+            async with Agent(ScriptedModel(), storage=storage) as other:
+                report = await other.undo(run)
+            assert (report.status, [change.id for change in report.changes]) == ("undone", ["s1.2"])
+            assert [(row["id"], row["why"]) for row in report.beyond] == [
+                ("s1.1", "the tool that made the change is not here")
+            ]
+            assert (file.read_text(), server.objects[THING]["state"]) == ("mine", "closed")
+            assert (await agent.undo(run)).status == "undone"
+            assert server.objects[THING]["state"] == "open"
+        async with Agent(ScriptedModel(), storage=storage) as other:
+            assert (await other.undo(run)).beyond == ()
