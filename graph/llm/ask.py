@@ -532,7 +532,8 @@ def _are_short(chunks: Sequence[BaseMessage]) -> bool:
     for chunk in chunks:
         if not isinstance(chunk, AIMessageChunk) or chunk.additional_kwargs or not isinstance(chunk.content, str):
             return False
-        size += CHUNK_CHARS + len(chunk.content) + sum(len(part["args"] or "") for part in chunk.tool_call_chunks)
+        size += CHUNK_CHARS + len(chunk.content)
+        size += sum(CHUNK_CHARS + len(part["args"] or "") for part in chunk.tool_call_chunks)
         if size > LARGE:
             return False
     return True

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import StructuredTool
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from donewhen import Agent
 from donewhen.testing import call, finish_step, submit_plan
@@ -120,6 +120,15 @@ class Prepared(BaseChatModel):
         role = (run_manager.metadata or {}).get("donewhen_role")
         left = self.replies["execute" if role == "execute" else "plan"]
         return ChatResult(generations=[ChatGeneration(message=left.pop(0) if len(left) > 1 else left[0])])
+
+
+class Streaming(Prepared):
+    """Gives replies of one chunk each, whoever asks."""
+
+    _left: list[AIMessageChunk] = PrivateAttr(default_factory=list)
+
+    async def _astream(self, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        yield ChatGenerationChunk(message=self._left.pop(0))
 
 
 def prepared(plan: Any, *work: Any) -> Prepared:
@@ -235,6 +244,23 @@ async def test_a_reply_holds_nothing_up(name: str) -> None:
     held, run = await longest(lambda: (prepared(planned(), *REPLIES[name]), tools), **settings)
     assert held < MOST
     assert run.status in ("completed", "partial", "waiting", "exhausted", "failed")
+
+
+async def test_a_chunk_of_many_calls_holds_nothing_up() -> None:
+    """Q57: 40,000 calls without arguments, which are few characters, come in one chunk."""
+    pieces = [{"type": "tool_call_chunk", "name": "big", "args": "", "id": f"c{n}", "index": n} for n in range(40_000)]
+    many = AIMessageChunk("", tool_call_chunks=pieces)
+
+    def make() -> tuple[Prepared, list[Any]]:
+        model = Streaming(replies={})
+        asked = [planned(), call("big"), call("note", text="x"), DONE]
+        plan, *work = (AIMessageChunk("", tool_calls=[{**each, "id": f"d{n}"}]) for n, each in enumerate(asked))
+        model._left = [plan, many, *work]
+        return model, tools_giving(CSV)
+
+    held, run = await longest(make, verification="grounded")
+    assert held < MOST
+    assert run.status == "completed"
 
 
 async def test_targets_of_a_large_result_hold_nothing_up() -> None:
