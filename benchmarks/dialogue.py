@@ -5,7 +5,7 @@ A task is JSON: `user` (who they are and what they want, for the model that play
 file at first, JSON) and `actions` (the right calls, `{"name", "arguments"}`). It is solved if the file is, after the
 dialogue, what it is after the right calls, and the user was told all of `outputs`.
 
-    python -m benchmarks.dialogue TASKS.jsonl --model openai:gpt-5 --user openai:gpt-5-mini
+    python -m benchmarks.dialogue TASKS.jsonl --model openai:gpt-5 --user openai:gpt-5-mini --turns 30
 """
 
 import argparse
@@ -97,7 +97,12 @@ def _read(file: Path) -> Any:
 
 
 async def talk(
-    task: Mapping[str, Any], model: BaseChatModel, user_model: BaseChatModel, folder: Path, settings: Json | None = None
+    task: Mapping[str, Any],
+    model: BaseChatModel,
+    user_model: BaseChatModel,
+    folder: Path,
+    settings: Json | None = None,
+    most_turns: int = MOST_TURNS,
 ) -> Dialogue:
     """Let a simulated user talk to an agent until they stop, and compare the databases.
 
@@ -109,7 +114,7 @@ async def talk(
         Agent(model, [servers], storage="memory:", settings=settings, instructions=task.get("policy", "")) as agent,
     ):
         run, said = None, await user.hear(GREETING)
-        while STOP not in said and turns < MOST_TURNS:
+        while STOP not in said and turns < most_turns:
             turns += 1
             waits = run is not None and run.status == "waiting"
             run = await (agent.resume(run, said) if run and waits else agent.start(said, thread_id="dialogue"))
@@ -128,12 +133,13 @@ def _words_of(run: Any) -> str:
     return "\n\n".join(filter(None, (run.problem, str(run.pending[0]["question"]))))
 
 
-async def main(tasks: Sequence[Json], model: str | None, user: str | None) -> None:
+async def main(tasks: Sequence[Json], model: str | None, user: str | None, most_turns: int = MOST_TURNS) -> None:
     """Play all tasks, and print how each went."""
     solved, source = list[bool](), ModelSource(model, config=read_config())
     for task in tasks:
         with tempfile.TemporaryDirectory() as folder:
-            found = await talk(task, source("execute", model), source("triage", user), Path(folder))
+            models = source("execute", model), source("triage", user)
+            found = await talk(task, *models, Path(folder), most_turns=most_turns)
         solved.append(found.solved)
         print(json.dumps(asdict(found), ensure_ascii=False))
     print(f"{sum(solved)} of {len(solved)} solved")
@@ -144,6 +150,7 @@ if __name__ == "__main__":
     asking.add_argument("tasks", type=Path)
     asking.add_argument("--model")
     asking.add_argument("--user")
+    asking.add_argument("--turns", type=int, default=MOST_TURNS)
     given = asking.parse_args()
     played = [json.loads(line) for line in given.tasks.read_text("utf-8").splitlines()]
-    asyncio.run(main(played, given.model, given.user))
+    asyncio.run(main(played, given.model, given.user, given.turns))

@@ -81,6 +81,5 @@ async def test_the_command_line_names_the_models(
     """41.7: `--model` and `--user` are enough; no model has to be set elsewhere."""
     monkeypatch.delenv("DONEWHEN_MODEL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(dialogue, "MOST_TURNS", 1)
-    await dialogue.main([task_in(tmp_path)], "demo", "demo")
+    await dialogue.main([task_in(tmp_path)], "demo", "demo", most_turns=1)
     assert capsys.readouterr().out.endswith("0 of 1 solved\n")

@@ -13,9 +13,8 @@ from langgraph.checkpoint.base import id as ids
 from langgraph.types import Command
 
 from donewhen import Agent, StorageError
-from donewhen.agent.storage import events
+from donewhen.agent.storage.events import READ_AT_ONCE
 from donewhen.agent.testing.crash import Crash, crashing
-from donewhen.agent.work import watch
 from donewhen.graph.events import PASSING
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, reply, submit_plan
 from tests.kit.clocks import HOUR, wrong_by
@@ -288,22 +287,24 @@ async def test_a_thread_of_before_is_told_from_its_state(at: str, tmp_path: Path
         assert [each for each in kept(again) if each["seq"] >= more[0]["seq"]] == kept(more)
 
 
-async def test_a_thread_of_before_that_went_on_for_long_is_told_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R18: more events since than are read at once; two watchers are told what is told of few, and the end."""
-    storage, of = open_kind("sqlite", tmp_path), model()
+async def test_a_thread_of_before_that_went_on_for_long_is_told_whole(tmp_path: Path) -> None:
+    """R18: more events since than are read at once; two watchers are told what the run's stream said, and the end."""
+    storage, parts = open_kind("sqlite", tmp_path), [f"{n}" for n in range(256)]
+    rounds = [reply("", [call("look", part=part) for part in parts[n : n + 32]]) for n in range(0, len(parts), 32)]
+    plan = submit_plan([{"content": "look", "tools": ["look"]}])
+    work = [ask_user("Which?"), *rounds, finish_step("seen", "s1.2")]
+    of = ScriptedModel(roles={"triage": [plan], "execute": work})
     async with agent(storage, of) as one:
         await one.start("look", thread_id="t")
     forget_events(tmp_path)
     async with agent(storage, of) as one:
-        await one.resume("t", "this one")
-        told = await watched(one)
-        for module in (watch, events):
-            monkeypatch.setattr(module, "READ_AT_ONCE", 5)
-        assert len(kept(told)) > 10
+        said = await listen(one.stream_resume("t", "this one"))
         async with asyncio.timeout(10):
-            assert await asyncio.gather(watched(one), watched(one)) == [told, told]
+            first, second = await asyncio.gather(watched(one), watched(one))
+    assert first == second
+    assert len(kept(said)) > READ_AT_ONCE
+    assert [each for each in kept(first) if each["seq"] >= kept(said)[0]["seq"]] == kept(said)
+    assert first[-1]["type"] == "outcome"
 
 
 @pytest.mark.parametrize("rounds", [40, 1])
