@@ -9,7 +9,7 @@ import shlex
 import sys
 import tomllib
 from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from io import StringIO
@@ -210,8 +210,22 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:
-    """At most 150 lines."""
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    """Q97: at most 150 lines and 700 words."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) <= 700
+
+
+def test_all_pages_are_read_in_an_afternoon() -> None:
+    """Q97: the pages of the site have at most 41,500 words, tables of figures included, and its decisions 8,000."""
+    decisions = ROOT.glob("docs/decisions/*.md")
+    assert count_words(page for page in PAGES if page.is_relative_to(ROOT / "docs")) <= 41_500
+    assert count_words(decisions) <= 8_000
+
+
+def count_words(pages: Iterable[Path]) -> int:
+    """Count the words of pages as `wc` does."""
+    return sum(len(page.read_text("utf-8").split()) for page in pages)
 
 
 def test_every_attack_that_the_security_page_names_is_a_test() -> None:

@@ -84,7 +84,7 @@ def at_once(pipes: list[Connection], *orders: tuple[str, tuple[Any, ...], dict[s
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "postgres-sealed"])
 @pytest.mark.parametrize("who", ["two agents", "one agent"])
 async def test_of_two_different_answers_at_once_one_counts(tmp_path: Path, kind: str, who: str) -> None:
-    """C04: one of two answers to a question is taken, and the run gets it; the other is told so, by StaleAnswer."""
+    """C04, Q98: one of two answers to a question is taken, and the run gets it; the other gets StaleAnswer."""
     url = fresh_url(kind, tmp_path)
     shared = open_storage(url, key=key_of(kind))
     other = shared if kind == "memory" else open_storage(url, key=key_of(kind))
@@ -103,8 +103,8 @@ async def test_of_two_different_answers_at_once_one_counts(tmp_path: Path, kind:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_two_processes_submit_at_once(tmp_path: Path, kind: str) -> None:
-    """C04, M11: of different answers one counts; the same answer is one; answers to two questions both count; a request
-    that is delivered twice is one, and of two requests on one thread one is refused.
+    """C04, M11, Q98: of different answers one counts; the same answer is one; answers to two questions both count; a
+    request that is delivered twice is one, and of two requests on one thread one is refused.
     """
     url = fresh_url(kind, tmp_path)
     async with Agent(asking(2 * ROUNDS), storage=url) as agent:

@@ -90,7 +90,7 @@ async def test_where_nobody_is_asked_the_policy_decides(policy: str, status: str
 
 
 async def test_two_steps_at_once_share_the_day(storage: Any) -> None:
-    """41.5: steps of one run do not wait for each other's announcements for ever, and stay within the day."""
+    """41.5, Q98: steps of one run do not wait for each other's announcements for ever, and stay within the day."""
     plan = submit_plan([{"content": f"look {n}", "tools": ["look"], "depends_on": []} for n in range(2)])
     steps = {f"s{n}": [call("look", text="a"), call("look", text="b"), finish_step("", f"s{n}.1")] for n in (1, 2)}
     model = ScriptedModel(roles={"triage": [plan], "execute": steps}, strict=False)
@@ -157,7 +157,7 @@ def _work(url: str, pipe: Connection) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_processes_at_once_stay_within_the_day(kind: str, tmp_path: Path) -> None:
-    """41.5: three processes at once make no request too many, and exceed what is known afterwards by one request."""
+    """41.5, Q98: three processes at once make no request too many, and exceed what is known afterwards by one."""
     url = fresh_url(kind, tmp_path)
     async with agent_of(url, working(0), {"owner": {"model_calls": 1}}) as agent:
         await agent.threads()

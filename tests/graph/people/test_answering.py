@@ -62,8 +62,8 @@ values = st.lists(updates.flatmap(replacing), max_size=3).map(lambda parts: redu
 def test_the_difference_is_all_that_a_node_changed(
     values: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    """C07, Q54, R06: changes made one after the other, by several answers or by a migration, are stored as one update,
-    and nothing is stored of what is the same."""
+    """C07, Q54, Q89, R06: changes made one after the other, by several answers or by a migration, are stored as one
+    update of LangGraph's channels, and nothing is stored of what is the same."""
     after = apply_update(apply_update(values, first), second)
     written = difference(values, after)
     stored = apply_update(values, written)

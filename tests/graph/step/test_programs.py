@@ -327,7 +327,7 @@ async def test_a_tool_that_asks_goes_on_in_its_program() -> None:
 
 
 async def test_two_steps_run_programs_at_once() -> None:
-    """X31: each step has its own interpreter, its own variables and its own list."""
+    """X31, Q98: each step has its own interpreter, its own variables and its own list."""
     shop, model = Shop(), running('n = len(orders())\nrefund("o1", n)', "print(n)\nn = 9", "print(n)", ids=("s1", "s2"))
     async with agent_of(model, shop, approvals="each") as agent:
         run = await agent.start("go")
