@@ -370,7 +370,8 @@ def _by_key(differ: Callable[[Any, Any], Any], empty: Any) -> Callable[[Any, Any
     """Return the difference of mappings whose values differ in this way."""
 
     def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
-        written = {key: differ(before.get(key, empty), value) for key, value in after.items()}
+        touched = {key: value for key, value in after.items() if value is not before.get(key)}
+        written = {key: differ(before.get(key, empty), value) for key, value in touched.items()}
         if before.keys() - after.keys() or any(isinstance(write, Overwrite) for write in written.values()):
             return Overwrite(after)
         return {key: write for key, write in written.items() if write or key not in before}
