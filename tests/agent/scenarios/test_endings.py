@@ -182,7 +182,7 @@ async def test_an_answer_whose_task_is_dropped_leaves_no_thread_behind(kind: str
 
 
 async def test_a_run_of_which_no_receipt_can_be_made_can_be_cancelled() -> None:
-    """N20: whatever its state holds, a person can end it."""
+    """N20: a person can end a run whose state has what no receipt can show."""
     async with agent_of("memory:", ask_user("Which?")) as agent:
         await agent.start("Do it", thread_id="t")
         record = {**fresh_record(), "replaced": {"content": "a step of which nobody knows who replaced it"}}
