@@ -248,16 +248,22 @@ async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers:
     """
     space = _answer_space(thread_id)
     for place, id in enumerate(ordered := sorted(answers)):  # one order for everybody: who is first is first at all
-        await store.put_new(space, id, {"answer": answers[id], "queue": queue})
+        others = {each: answers[each] for each in ordered if each != id}
+        await store.put_new(space, id, {"answer": answers[id], "queue": queue, "others": others})
         row = (await _read_entries(store, thread_id, [id])).get(id)
-        if row is None or row["answer"] != answers[id]:
+        first = {**row.get("others", {}), id: row["answer"]} if row else {}  # whose equal answers are not withdrawn
+        lost = [each for each in ordered if each in first and first[each] != answers[each]]
+        if lost or row is None:
             await withdraw_answers(store, thread_id, ordered[:place])
-            return id
+            return (lost or [id])[0]
     return ""
 
 
 async def _read_entries(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
-    """Return the entries of these questions, by id: `{answer, queue, moved}`."""
+    """Return the entries of these questions, by id: `{answer, queue, others, moved}`.
+
+    `others` are the answers that were submitted together with it.
+    """
     items = {id: await store.aget(_answer_space(thread_id), id) for id in ids}
     return {id: dict(item.value) for id, item in items.items() if item}
 

@@ -12,7 +12,7 @@ import pytest
 
 from donewhen import Agent, DoneWhenError, Run, StaleAnswer, StorageError
 from donewhen.agent.testing.crash import Crash, Crashed, crashing
-from donewhen.agent.work.thread_rows import TRIES
+from donewhen.agent.work.thread_rows import TRIES, leave_answers, read_left_answers
 from donewhen.testing import ScriptedModel, answer, ask_user
 from tests.kit.forking import forks
 from tests.kit.painting import Painting
@@ -137,6 +137,17 @@ async def test_two_processes_submit_at_once(tmp_path: Path, kind: str) -> None:
                     ["ThreadWaiting", "taken"],
                     ["ThreadBusy", "taken"],
                 )
+
+
+async def test_answers_that_come_too_late_take_no_equal_one_with_them(storage: Any) -> None:
+    """C04: of two submissions that agree about one question and not about the other, the first keeps both answers."""
+    first, second, third = {"a": "x", "b": "y"}, {"a": "x", "b": "z"}, {"a": "x"}
+    async with storage.writer() as (_, store):
+        assert await leave_answers(store, "t", "q", first) == ""
+        assert await leave_answers(store, "t", "q", third) == ""
+        assert await leave_answers(store, "t", "q", second) == "b"
+        left = await read_left_answers(store, "t", first)
+    assert {id: row["answer"] for id, row in left.items()} == first
 
 
 VERBS: dict[str, Callable[[Agent, str], Awaitable[Any]]] = {
