@@ -32,6 +32,7 @@ from donewhen.agent.openapi.document import (
 )  # fmt: skip
 from donewhen.agent.openapi.undo import GONE, ApiUndo, find_way_back
 from donewhen.agent.tools import described_tool
+from donewhen.graph.tools.certain import proves_no_effect
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
@@ -376,7 +377,12 @@ async def _change(api: _Api, operation: Operation, reader: Operation, arguments:
     place = operation.place_of(arguments)
     before = await _look(api, reader, place)
     kept_change = await undo.keep(arguments, before) if undo else None
-    status, result = await api.send(operation, arguments)
+    try:
+        status, result = await api.send(operation, arguments)
+    except Exception as error:
+        if kept_change and proves_no_effect(error):
+            await kept_change.forget()
+        raise
     after = await _look(api, reader, place)
     if kept_change:
         await kept_change.note_result(after)

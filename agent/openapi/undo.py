@@ -161,6 +161,11 @@ class KeptChange:
             with suppress(ToolException):
                 await self.keeping.keep_async({**self.entry, "now": now}, self.key)
 
+    async def forget(self) -> None:
+        """Delete what was kept, because nothing was changed; if that fails, it stays."""
+        with suppress(ToolException):
+            await self.keeping.forget(self.key)
+
 
 def _written(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()

@@ -70,6 +70,14 @@ class Keeper:
             raise _not_kept(error) from error
         return key
 
+    async def forget(self, key: str) -> None:
+        """Delete an entry whose change was not made. Raises ToolException if that fails."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self.store.adelete(_namespace(self.thread_id), key)
+        except Exception as error:
+            raise ToolException(f"What was kept could not be deleted ({type(error).__name__}).") from error
+
     @staticmethod
     def _new_key() -> str:
         return f"{current_clock().tick():020}.{uuid.uuid4().hex[:8]}"

@@ -132,6 +132,18 @@ async def test_what_the_api_does_not_take_back_is_said() -> None:
         await agent.aclose()
 
 
+async def test_a_refused_change_is_not_undone() -> None:
+    """41.2: what the API refused was not changed by the run, so nobody's later change of it stops the undo."""
+    with ApiServer(objects={THING: {"title": "Crash", "state": "open"}}) as server:
+        server.answer = lambda sent: (403, {"message": "no"}) if sent.line.startswith("DELETE") else None
+        agent, run = await after(server, call("change", id="7", state="closed"), call("remove", id="7"))
+        server.objects[THING]["title"] = "Someone else's"
+        report = await agent.undo(run)
+        assert (report.status, [change.id for change in report.changes], report.beyond) == ("undone", ["s1.1"], ())
+        assert server.objects[THING] == {"title": "Someone else's", "state": "open"}
+        await agent.aclose()
+
+
 async def test_without_the_tool_the_files_come_back_and_the_rest_is_named(tmp_path: Path) -> None:
     """41.2: a process without the API's tools, such as the terminal, undoes the files; one that has them, all else."""
     storage = f"sqlite:///{tmp_path}/runs.db"
