@@ -1,6 +1,7 @@
 """Budgets of a day: what all runs of an owner, or of a queue, spend together, in all processes."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,14 @@ async def test_planning_asks_and_a_queue_has_its_day_too(storage: Any) -> None:
         assert (await agent.resume(waits, "extend")).answer == "2"
 
 
-@pytest.mark.parametrize(("policy", "status"), [("deliver", "partial"), ("stop", "partial")])
-async def test_where_nobody_is_asked_the_policy_decides(policy: str, status: str, storage: Any) -> None:
+@pytest.mark.parametrize("policy", ["deliver", "stop"])
+async def test_where_nobody_is_asked_the_policy_decides(policy: str, storage: Any) -> None:
     """41.5, H13: at the budget of a day the run ends like at any limit, and makes no further request."""
     budgets = {"owner": {"model_calls": 3}}
     async with agent_of(storage, working(), budgets, on_exhausted=policy) as agent:
         run = await agent.start("look", owner="ann")
-        assert run.outcome
-        assert run.outcome["status"] in (status, "exhausted")
-        assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"] <= 3
+        assert (run.status, run.pending) == ("exhausted", ())
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"] == 2
 
 
 async def test_two_steps_at_once_share_the_day(storage: Any) -> None:
@@ -101,25 +101,59 @@ async def test_two_steps_at_once_share_the_day(storage: Any) -> None:
         assert (await spent(agent, "owner", "ann"))["model_calls"] == run.spent["model_calls"]
 
 
-async def test_what_another_run_spends_between_two_looks_counts(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """41.5: a request that is announced and charged while another one is announced takes its place of the day."""
-    budgets = Budgets(owner=Limits(model_calls=1))
+class Meanwhile(SpendingTable):
+    """A table at whose operations another run works: before an announcement, and after the first look that follows."""
+
+    def __init__(self, table: SpendingTable, *work: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(table._store)
+        self._work, self._announced = [*work], False
+
+    async def announce(self, *given: Any) -> None:
+        if self._work:
+            await self._work.pop(0)()
+        await super().announce(*given)
+        self._announced = True
+
+    async def spent(self, *given: Any) -> Any:
+        return await self._after(await super().spent(*given))
+
+    async def announced(self, *given: Any) -> Any:
+        return await self._after(await super().announced(*given))
+
+    async def _after(self, found: Any) -> Any:
+        if self._announced and self._work:
+            await self._work.pop(0)()
+        return found
+
+
+@pytest.mark.parametrize("at", ["an announcement", "two reads"])
+async def test_what_another_run_spends_between_two_looks_counts(storage: Any, at: str) -> None:
+    """41.5: a request of another run takes its place of the day, if it is announced and charged while one is announced,
+    or charged between the two reads of a look."""
+    budgets, requests = Budgets(owner=Limits(model_calls=1)), list[str]()
+
+    async def ask() -> None:
+        request = await other.announce()
+        assert isinstance(request, str)
+        requests.append(request)
+
+    async def pay() -> None:
+        other.charge(requests, {"model_calls": 1}, {})
+        await table.forget("b")  # commits the charge
+
+    async def ask_and_pay() -> None:
+        await ask()
+        await pay()
+
     async with storage.writer() as (_, store):
-        mine, other = (RunBudget(budgets, storage, store, each, owner="ann", queue="q") for each in ("a", "b"))
-        announce = SpendingTable.announce
-
-        async def announce_late(table: SpendingTable, thread_id: str, *rest: Any) -> None:
-            monkeypatch.setattr(SpendingTable, "announce", announce)
-            request = await other.announce()
-            assert isinstance(request, str)
-            other.charge([request], {"model_calls": 1}, {})
-            await table.forget("b")  # commits the charge
-            await table.announce(thread_id, *rest)
-
-        monkeypatch.setattr(SpendingTable, "announce", announce_late)
+        table = store.spending
+        other = RunBudget(budgets, storage, store, "b", owner="ann", queue="q")
+        store.spending = Meanwhile(table, *([ask_and_pay] if at == "an announcement" else [ask, pay]))
+        mine = RunBudget(budgets, storage, store, "a", owner="ann", queue="q")
         reached = await mine.announce()
         assert isinstance(reached, DayAccount)
         assert reached.spent["model_calls"] == 1
+        assert requests
 
 
 async def test_a_retry_does_not_wait_for_its_own_failed_attempt(storage: Any) -> None:
