@@ -68,16 +68,11 @@ class SpendingTable:
         await self._store.put_row("DELETE FROM donewhen_spent WHERE day < ?", [day])
 
     async def announce(self, thread_id: str, request: str, owner: str, queue: str, amounts: Amounts) -> None:
-        """Store that a request is made, with its expected cost."""
+        """Store that a request is made, with its expected cost; or what it cost, once that is known."""
         *others, last = [[thread_id, request, owner, queue, key, float(each)] for key, each in amounts.items()]
         for row in others:
             self._store.put_with_next(_ANNOUNCE, row)
         await self._store.put_row(_ANNOUNCE, last)
-
-    def correct(self, thread_id: str, request: str, owner: str, queue: str, amounts: Amounts) -> None:
-        """Store what an announced request really cost, together with what is stored next."""
-        for key, amount in amounts.items():
-            self._store.put_with_next(_ANNOUNCE, [thread_id, request, owner, queue, key, float(amount)])
 
     async def announced(self, scope: Scope, name: str) -> dict[AnnouncedRequest, Amounts]:
         """Return the requests under way, with their expected cost."""

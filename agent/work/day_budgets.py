@@ -37,6 +37,8 @@ from donewhen.state.ledger import (
 
 ALL_THERE_IS = 1e15
 """What a request is expected to cost of which nothing is known."""
+SETTLED = "settled"
+"""Marks an announcement of which is known what it cost: its request was made, and is not charged yet."""
 LOOK_AGAIN = 1.0
 """Seconds of waiting for others until those are looked for that died meanwhile."""
 
@@ -78,6 +80,8 @@ class RunBudget:
         self._numbers = itertools.count(1)
         self._settled: dict[str, Amounts] = {}
         """What own requests cost whose node is at work."""
+        self._unsaid = set[str]()
+        """Those of them of which others do not know it yet."""
         self._totals: dict[str, Amounts] = {}
         """By day, what this session spent and was granted."""
         self.limited: frozenset[str] = frozenset(
@@ -102,14 +106,17 @@ class RunBudget:
     async def announce(self) -> str | DayAccount:
         """Announce a request, and return its id; wait for others. Returns an account of which nothing is left."""
         request, looked = f"{self._session}:{next(self._numbers)}", monotonic()
+        while self._unsaid:
+            settled = self._unsaid.pop()
+            await self._announce(settled, {**self._settled[settled], SETTLED: 1})
         while True:
-            accounts, others = await self._look(request)
+            accounts, others, has_room = await self._look(request)
             if reached := next((each for each in accounts if _is_used_up(each.left)), None):
-                return reached
-            if others is None:
-                expected = await self._expected(accounts)
-                await self._table.announce(self._thread_id, request, self._owner, self._queue, expected)
-                if (await self._look(request))[1] is None:
+                if not await self._forget_dead(others):
+                    return reached
+            elif has_room:
+                await self._announce(request, await self._expected(accounts))
+                if (await self._look(request))[2]:
                     return request
                 await self._table.forget(self._thread_id, request)
             elif monotonic() - looked > LOOK_AGAIN:
@@ -120,7 +127,7 @@ class RunBudget:
     def settle(self, request: str, spent: Amounts) -> None:
         """Say what an announced request really cost."""
         self._settled[request] = {key: spent.get(key, 0) for key in self.limited | {"model_calls"}}
-        self._table.correct(self._thread_id, request, self._owner, self._queue, self._settled[request])
+        self._unsaid.add(request)
 
     def charge(self, requests: Sequence[str], spent: Amounts, grants: Mapping[tuple[Scope, str], Amounts]) -> None:
         """Charge what a node spent, in place of its announced requests, in the next commit."""
@@ -133,27 +140,35 @@ class RunBudget:
             self._table.put(day, self._owner, self._queue, self._session, changed)
         for request in requests:
             self._settled.pop(request, None)
+            self._unsaid.discard(request)
             self._table.forget_with_next(self._thread_id, request)
 
     def _names(self) -> dict[Scope, str]:
         return {"owner": self._owner, "queue": self._queue}
 
-    async def _look(self, own: str) -> tuple[list[DayAccount], list[AnnouncedRequest] | None]:
-        """Return the accounts, and None if they have room for one more request; else the announced requests of others.
+    async def _announce(self, request: str, amounts: Amounts) -> None:
+        await self._table.announce(self._thread_id, request, self._owner, self._queue, amounts)
+
+    async def _look(self, own: str) -> tuple[list[DayAccount], list[AnnouncedRequest], bool]:
+        """Return the accounts, the announced requests of others, and whether there is room for one more request.
 
         Announcements are read first: a request that is charged meanwhile counts twice then, and is not overlooked.
-        What own requests cost is spent: a retry that waited until it is charged would wait for itself.
+        What settled requests cost is spent, also those of others: who waited for each other's would wait for ever.
         """
-        names = self._names()
+        names, others, has_room = self._names(), set[AnnouncedRequest](), True
         announced = [await self._table.announced(scope, names[scope]) for scope in self._limits]
-        accounts, settled = await self.accounts(), _total(self._settled.values())
-        accounts = [replace(each, spent=add(each.spent, settled)) for each in accounts]
-        for account, found in zip(accounts, announced, strict=True):
-            costs = {each: cost for each, cost in found.items() if each.request not in (own, *self._settled)}
-            total = _total(costs.values())
-            if _is_used_up({key: left - total.get(key, 0) for key, left in account.left.items()}):
-                return accounts, [*costs]
-        return accounts, None
+        accounts = list[DayAccount]()
+        for account, found in zip(await self.accounts(), announced, strict=True):
+            of_others = {each: cost for each, cost in found.items() if each.request not in (own, *self._settled)}
+            spent = _total([*self._settled.values(), *(cost for cost in of_others.values() if SETTLED in cost)])
+            under_way = _total(cost for cost in of_others.values() if SETTLED not in cost)
+            account = replace(account, spent=add(account.spent, {key: spent.get(key, 0) for key in KEYS}))
+            has_room = has_room and not _is_used_up(
+                {key: left - under_way.get(key, 0) for key, left in account.left.items()}
+            )
+            accounts.append(account)
+            others |= of_others.keys()
+        return accounts, [*others], has_room
 
     async def _expected(self, accounts: Sequence[DayAccount]) -> Amounts:
         """Return what a request is expected to cost: twice the average of these accounts or, without one, of all."""
@@ -165,12 +180,13 @@ class RunBudget:
         amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
         return {"model_calls": 1, **amounts}
 
-    async def _forget_dead(self, announced: Sequence[AnnouncedRequest]) -> None:
-        """Forget what was announced for threads that nobody works on: their processes died."""
+    async def _forget_dead(self, announced: Sequence[AnnouncedRequest]) -> bool:
+        """Forget what was announced for threads that nobody works on, as their processes died; return if any was."""
         free = await self._storage.find_left([*{each.thread_id for each in announced} - {self._thread_id}])
-        for each in announced:
-            if each.thread_id in free:
-                await self._table.forget(*each)
+        dead = [each for each in announced if each.thread_id in free]
+        for each in dead:
+            await self._table.forget(*each)
+        return bool(dead)
 
 
 def _total(costs: Iterable[Amounts]) -> Amounts:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, AgentOptions, ConfigError, Limits
+from donewhen import Agent, AgentOptions, ConfigError, Limits, Run
 from donewhen.agent.storage.spending import SpendingTable
 from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.state.ledger import Budgets, DayAccount
@@ -171,6 +171,22 @@ async def test_a_retry_does_not_wait_for_its_own_failed_attempt(storage: Any) ->
         assert waits.pending[0]["of_day"].startswith("owner:")
         assert (await spent(agent, "owner", "ann"))["model_calls"] == 3
         assert (await agent.resume(waits, "extend")).answer == "3"
+
+
+async def test_two_retries_do_not_wait_for_each_other(storage: Any) -> None:
+    """41.5, Q98: two runs use up the day with requests that fail at once: both find it used up, and ask."""
+    budgets, both = {"owner": {"model_calls": 2}}, asyncio.Barrier(2)
+
+    async def fail_together(messages: Any, tools: Any) -> Any:
+        await both.wait()
+        raise ConnectionError("busy")
+
+    async def ask() -> Run:
+        async with agent_of(storage, ScriptedModel([fail_together, answer("late")]), budgets) as agent:
+            return await agent.start("look", owner="ann")
+
+    for run in await asyncio.wait_for(asyncio.gather(ask(), ask()), 30):
+        assert run.pending[0]["of_day"].startswith("owner:")
 
 
 LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
