@@ -30,7 +30,7 @@ from donewhen.agent.tools import described_tool
 from donewhen.agent.work.recorder import decision_key, plain_message
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
-from donewhen.graph.people.interjections import PLANNING, RUN
+from donewhen.graph.people.interjections import IN_PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
 from donewhen.graph.tools.certain import Unanswered
 from donewhen.graph.tools.effects import IS_UNKNOWN
@@ -139,10 +139,10 @@ class RecordedRequest:
             if row["kind"] != "reply":
                 continue
             messages |= row["new"]
-            asked = [messages[key] for key in row["asked"]]
-            request = read_request([_message_to_read(each) for each in asked], None, {})
+            prompt = [messages[key] for key in row["asked"]]
+            request = read_request([_message_to_read(each) for each in prompt], None, {})
             if request.role is not None:
-                yield row, asked, _Place(request.role, request.step, _key([acts, request.role, row["asked"]]))
+                yield row, prompt, _Place(request.role, request.step, _key([acts, request.role, row["asked"]]))
 
     def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
         def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
@@ -200,7 +200,7 @@ class RecordedRequest:
 
     @staticmethod
     def _count(counts: Counter[Any], place: str) -> int:
-        if place == PLANNING:
+        if place == IN_PLANNING:
             return counts["triage"] + counts["plan"]
         return counts[RUN] if place == RUN else counts["execute", place]
 
@@ -208,13 +208,13 @@ class RecordedRequest:
 
     def tools(self) -> dict[str, BaseTool]:
         """Return recorded tools by name; their calls return the recorded results."""
-        made: dict[str, BaseTool] = {}
+        tools: dict[str, BaseTool] = {}
         for about in self.start["tools"]:
             tool: BaseTool = described_tool(about["name"], about, self._call)
             own = {"users_text": USERS_TEXT} if about.get("users_text") else {}
             tool.metadata = {**(tool.metadata or {}), **about["metadata"], **own}
-            made[about["name"]] = tool
-        return made
+            tools[about["name"]] = tool
+        return tools
 
     def common_tools(self, tools: Mapping[str, BaseTool]) -> list[BaseTool]:
         """Return the tools that are not private to an executor."""
@@ -223,18 +223,18 @@ class RecordedRequest:
 
     def executors(self, tools: Mapping[str, BaseTool]) -> dict[str, Executor]:
         """Return recorded executors, with these tools."""
-        made: dict[str, Executor] = {}
+        executors: dict[str, Executor] = {}
         for name, about in (self.start.get("executors") or {}).items():
             fields: Json = {key: about[key] for key in ("description", "profile", "passthrough")}
-            works = _RecordedExecutor(Card(about["description"], tuple(about["skills"])), name, self)
+            recorded = _RecordedExecutor(Card(about["description"], tuple(about["skills"])), name, self)
             if about["kind"] == "remote":
-                fields["remote"] = works
+                fields["remote"] = recorded
             elif about["kind"] == "alone":
-                fields["graph"] = RunnableLambda(works.invoke)
+                fields["graph"] = RunnableLambda(recorded.invoke)
             elif about["tools"] is not None:
                 fields["tools"] = [tools[each] for each in about["tools"] if each in tools]
-            made[name] = Executor(**fields, skills=tuple(about["skills"]))
-        return made
+            executors[name] = Executor(**fields, skills=tuple(about["skills"]))
+        return executors
 
     async def _call(self, name: str, arguments: Json) -> str:
         """Return the recorded result of a call, or raise its recorded questions."""

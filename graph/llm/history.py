@@ -55,16 +55,16 @@ QUERY_CHARS = 1_000
 
 
 def render_observation(
-    entry: JournalEntry, limit: int, hint: str = "", fence: str = "", *, planning: bool = False
+    entry: JournalEntry, limit: int, hint: str = "", fence: str = "", *, has_recall: bool = True
 ) -> str:
     """Return the text of an observation for a model: `[s2.3] tool ok`, then the output, framed as data.
 
-    The words of people, and of the runtime about a call that was not made, are not framed. With `planning`, the note
-    of a cut does not name `recall`, which only steps and judges can call.
+    The words of people, and of the runtime about a call that was not made, are not framed. The note of a cut names
+    `recall` if the reader has it.
     """
     status = "ok" if entry["ok"] else "error"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
-    text = shorten(entry["text"], limit, "" if planning else entry["id"])
+    text = shorten(entry["text"], limit, entry["id"] if has_recall else "")
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
     body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)

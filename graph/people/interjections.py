@@ -27,7 +27,7 @@ FOLLOW_IN_STEP = (
 
 hearing: ContextVar[Callable[[str, list[Json]], Awaitable[list[Json]]] | None] = ContextVar("hearing", default=None)
 """Called with the reader's place and the interjections found; returns those to use. For recording and replaying."""
-RUN, PLANNING = "run", "planning"
+RUN, IN_PLANNING = "run", "planning"
 """The places that read interjections, besides the steps, which are called by their ids."""
 
 
@@ -103,7 +103,7 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
 async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str) -> list[Json]:
     """Return `{key, n, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
 
-    `place` is the reader: the id of a step, RUN or PLANNING.
+    `place` is the reader: the id of a step, RUN or IN_PLANNING.
     """
     if runtime.store is None or runtime.context.when_busy != "next_round":
         return []
@@ -136,7 +136,7 @@ async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instru
 
     `instruction` tells the model what to do about it.
     """
-    if not (rows := await new_interjections(runtime, cursor, step or PLANNING)):
+    if not (rows := await new_interjections(runtime, cursor, step or IN_PLANNING)):
         return None
     words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(rows, 1))
     message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{instruction}")

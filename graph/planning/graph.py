@@ -22,7 +22,7 @@ def build_plan(deps: Deps) -> Subgraph:
 
 
 def planning_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
-    """Return the inputs of planning. A replan also gets what was observed and said before."""
+    """Return the inputs of planning; from the second planning of a request on, with an index of what was observed."""
     inputs = {**planning_start(run, settings), "run": run}
     if run["planning"]["number"] > 1:
         inputs["brief"]["seen"] = observation_index(
@@ -33,20 +33,20 @@ def planning_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Jso
 
 @cache
 def _compile_planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
-    """Compile the subgraph once, because the run passes the dependencies."""
+    """Compile the subgraph, once for all runs: each run brings its own dependencies."""
     graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
     graph.add_node("triage", Node(triage))
     graph.add_node("draft", Node(draft))
     graph.add_node("look", Node(look))
-    more, looks = "not decided yet", "wants to see something"
-    begin = {"triage": "quick", "draft": "careful", "look": "what it wanted to see"}
-    add_route(graph, START, after_round, begin, inside=True)
-    decided = {"triage": more, "draft": "worth a careful plan", "look": looks, END: "decided"}
-    add_route(graph, "triage", after_round, decided, inside=True)
-    add_route(graph, "draft", after_round, {"draft": more, "look": looks, END: "decided"}, inside=True)
-    add_route(
-        graph, "look", after_round, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True
-    )
+    undecided, looks, decided = "not decided yet", "wants to see something", "decided"
+    routes = {
+        START: {"triage": "quick", "draft": "careful", "look": "what it wanted to see"},
+        "triage": {"triage": undecided, "draft": "worth a careful plan", "look": looks, END: decided},
+        "draft": {"draft": undecided, "look": looks, END: decided},
+        "look": {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"},
+    }
+    for source, labels in routes.items():
+        add_route(graph, source, after_round, labels, inside=True)
     return graph.compile(name="planning")
 
 

@@ -1,4 +1,4 @@
-"""The look node makes the reads that planning asked for; the answer and steps can cite them."""
+"""The look node: it makes the reads that planning asked for. The answer and the steps can cite them."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import emit_charge
 from donewhen.graph.llm.briefs import offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
-from donewhen.graph.planning.outcomes import ROLE, PlanningRound, out_of_budget, planning_caller
+from donewhen.graph.planning.outcomes import ROLE_OF_PHASE, PlanningRound, leave_at_limit, planning_caller
 from donewhen.graph.step.calls import Calls
 from donewhen.graph.step.gates import GATES_OF_LOOKS, Ruling, Wait, rule
 from donewhen.graph.step.texts import known_entries
@@ -26,9 +26,9 @@ from donewhen.state.settings import Settings
 
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the read calls of the last reply, as far as the budget allows."""
-    calls, key = state["planning"]["work"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
-    if key and any(call["name"] not in LOOKUPS for call in calls):
-        return out_of_budget(PlanningRound(state, runtime, deps), key)
+    calls, limit = state["planning"]["work"]["calls"], first_exhausted(allowance_left(state), ("tool_calls",))
+    if limit and any(call["name"] not in LOOKUPS for call in calls):
+        return leave_at_limit(PlanningRound(state, runtime, deps), limit)
     tools, observed = deps.reads(runtime.context, state["approval"]), len(known_entries(state))
     caller = planning_caller(state, runtime, state.get("spent"))
     return await Looks(caller, runtime, config, deps, tools, observed=observed, planning=state).run()
@@ -44,7 +44,7 @@ class Looks(Calls[Planning]):
         super().__post_init__()
         planning = self.planning["planning"]
         self.calls, self.held = planning["work"]["calls"], list(planning["work"]["call_answers"])
-        self.limit = observation_limit(self.deps, self.settings, ROLE[planning["phase"]])
+        self.limit = observation_limit(self.deps, self.settings, ROLE_OF_PHASE[planning["phase"]])
 
     async def _rule(self, call: Call) -> Ruling:
         return await rule(call, self, GATES_OF_LOOKS)
@@ -55,17 +55,17 @@ class Looks(Calls[Planning]):
         return self.deps.all_tools(self.settings), {*offer.bound, *offer.listed}
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
-        once = not self.caller.before
-        return render_observation(entry, self.limit, hint, self.caller.fence, planning=once)
+        has_recall = bool(self.caller.before)
+        return render_observation(entry, self.limit, hint, self.caller.fence, has_recall=has_recall)
 
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Planning:
-        """Answer the calls for which there is no budget any more."""
+        """Answer the calls that the limit of tool calls no longer allows."""
         for call in self.calls:
             self._show(call, "Not run: the limit of tool calls is reached.")
         return self._finish(all_made=False)
 
     def _finish(self, *, all_made: bool = True) -> Planning:
-        """Return the update of planning; a plan that came with the looks is taken if none of them failed."""
+        """Return the update of planning. A plan that came with the looks is sent back if one of them failed."""
         emit_charge(self.runtime, None, self.spent)
         if self.held:
             self.results.append(HumanMessage("\n\n".join(self.held)))
@@ -77,8 +77,8 @@ class Looks(Calls[Planning]):
             "found_tools": [*before["found_tools"], *self.found],
             "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
         }
-        looked = [entry for entry in self.noted if entry["source"] == "tool"]
-        if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looked)):
+        looks = [entry for entry in self.noted if entry["source"] == "tool"]
+        if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looks)):
             self._send_back("submit_plan", plan["id"])
             after["sent_plan"] = None
         planning: PlanningRecord = {**self.planning["planning"], "work": after}

@@ -19,8 +19,7 @@ from donewhen.graph.pauses.pause import OpenPause, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import Proposal, propose_plan
-from donewhen.graph.people.interjections import PLANNING as IN_PLANNING
-from donewhen.graph.people.interjections import heard_entries, new_interjections
+from donewhen.graph.people.interjections import IN_PLANNING, heard_entries, new_interjections
 from donewhen.graph.people.pauses import pause_message
 from donewhen.graph.round import Work, correct
 from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
@@ -38,7 +37,7 @@ from donewhen.state.plan.planning import (
     failed_twice,
     failed_work,
     finished_steps,
-    goes_on,
+    has_step_at_work,
     is_about_write,
     mode_of,
     mode_row,
@@ -59,6 +58,7 @@ from donewhen.state.records import (
     PlanningRecord,
     PlanningWork,
     ProposedPlan,
+    Reason,
     ShownPlan,
 )
 from donewhen.state.secrets import redact
@@ -78,8 +78,8 @@ REPEATED = (
 )
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
 SAID_MEANWHILE = "Not delivered yet: the user said something meanwhile, which comes next. Follow it, then decide again."
-ROLE = {"triage": "triage", "draft": "plan"}
-"""The role of the model by phase; the prompts are named after the phase."""
+ROLE_OF_PHASE = {"triage": "triage", "draft": "plan"}
+"""The role of the model in each phase; the prompts are named after the phase."""
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
@@ -105,6 +105,10 @@ class PlanningRound(Work[Planning]):
         """The planning record."""
         return self.state["planning"]
 
+    @planning.setter
+    def planning(self, planning: PlanningRecord) -> None:
+        self.state = {**self.state, "planning": planning}
+
     @property
     def run(self) -> Json:
         """The run as it was when planning was dispatched."""
@@ -117,24 +121,20 @@ class PlanningRound(Work[Planning]):
 
     @property
     def record(self) -> PlanningWork:
-        """The rounds so far."""
+        """What is kept of the rounds so far: a part of the planning record."""
         return self.planning["work"]
 
     def note(self, **fields: Any) -> Self:
-        """Set these fields in the record of the rounds."""
-        return self.plan_with(work={**self.record, **fields})
-
-    def plan_with(self, **fields: Any) -> Self:
-        """Set these fields in the planning record."""
-        self.state = {**self.state, "planning": cast("PlanningRecord", {**self.planning, **fields})}
+        """Set these fields in what is kept of the rounds."""
+        self.planning = {**self.planning, "work": cast("PlanningWork", {**self.record, **fields})}
         return self
 
     def was_corrected(self, what: Correction) -> bool:
-        """Return whether this correction was made, which is made once."""
+        """Return whether this correction was made already: no planning makes it twice."""
         return what in self.record["corrected"]
 
-    def correct_once(self, what: Correction) -> Self:
-        """Note that this correction is made."""
+    def note_correction(self, what: Correction) -> Self:
+        """Note that this correction is made now."""
         return self if self.was_corrected(what) else self.note(corrected=[*self.record["corrected"], what])
 
     @property
@@ -149,41 +149,41 @@ class PlanningRound(Work[Planning]):
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The decisions allowed in this phase, minus the one that a forced mode excludes."""
-        gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
+        """The decisions allowed in this phase, without the one that a forced mode excludes."""
+        excluded = {"auto": "", "answer": "submit_plan"}.get(self.settings.wanted_mode, "answer")
         recall = ("recall",) if self.state["brief"]["before"] else ()
         if shown_plan(self.planning):  # a question about the plan is answered in every phase and mode
             accept = ACCEPT if not self.was_corrected("consent") and can_judge(self.deps, self.settings) else ()
             return self.offer.legal((*TRIAGE, *accept, *recall))
-        return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != gone), *recall))
+        return self.offer.legal((*(name for name in LEGAL[self.planning["phase"]] if name != excluded), *recall))
 
     def left(self) -> Amounts:
         """Return what planning may still spend; it has rounds of its own."""
         return {**super().left(), "rounds": rounds_left(self.record, self.settings)}
 
     def leave(self, obstacle: str) -> Planning:
-        """Go on with the quick plan; without one, ask for more or end, by policy."""
+        """End planning at an obstacle; at a limit, a person may be asked for more."""
         if obstacle == "deadline":
             reason = say_why(self.language, "deadline", deadline=self.settings.deadline)
             return fail_planning(self, "out_of_budget", reason)
-        return out_of_rounds(self) if obstacle == "rounds" else out_of_budget(self, obstacle)
+        return leave_without_rounds(self) if obstacle == "rounds" else leave_at_limit(self, obstacle)
 
     def fail(self, error: ModelError) -> Planning:
-        """Refuse if the provider does; let the planner's model stand in for that of triage; else end planning."""
+        """End the run if the provider refuses the request; else let the planner's model do triage, or end planning."""
         if error.code == "content_filter" and not self.planning["sketch"]:
             return refuse(self, error)
-        alone = self.planning["phase"] != "triage" or self.record["by_planner"]
-        if not alone and self.deps.chosen("triage", self.settings) != self.deps.chosen("plan", self.settings):
+        may_take_over = self.planning["phase"] == "triage" and not self.record["by_planner"]
+        if may_take_over and self.deps.chosen("triage", self.settings) != self.deps.chosen("plan", self.settings):
             emit(self.runtime, "note", text=f"The model of the planner takes over triage: {error}"[:500])
             return {"planning": self.note(by_planner=True).planning}
         return fail_planning(self, "model_error", str(error))
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Planning:
-        """End the phase after too many corrections."""
+        """End planning after too many corrections."""
         return fail_planning(self, code or "no_plan", reason)
 
-    def calls(self) -> CallContext:
-        """Return the surroundings of calls that planning makes besides its looks."""
+    def call_context(self) -> CallContext:
+        """Return the surroundings of the calls that planning makes besides its looks, such as those of a judge."""
         tools, observed = self.deps.all_tools(self.settings), len(self.entries)
         caller = planning_caller(self.state, self.runtime, add(self.state.get("spent"), self.spent))
         return CallContext(caller, self.runtime, self.config, self.deps, tools, observed=observed)
@@ -199,13 +199,15 @@ def send_correction(round: PlanningRound, message: AIMessage, problems: Sequence
 
 
 def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
-    """End a failed phase. The draft falls back on the triage's plan and says so (P04), a step at work goes on, and a
-    plan that a person spoke about is shown again; otherwise the run ends.
+    """End planning without a decision.
+
+    The draft falls back on the plan of triage, and says so (P04). A step at work goes on. A plan that a person spoke
+    about is shown again. Otherwise the run ends.
     """
     if sketch := round.planning["sketch"]:
         emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
         return _propose(round, sketch)
-    if goes_on(round.planning):
+    if has_step_at_work(round.planning):
         return _keep_plan(round, reason)
     if shown := shown_plan(round.planning):
         problem = say(round.language, "unclear", "not_answered", why=reason)
@@ -213,10 +215,10 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     return {"ending": {"code": code, "reason": reason}}
 
 
-def out_of_budget(round: PlanningRound, key: str) -> Planning:
-    """Continue with the quick plan at a limit; without one, ask for more budget or end, by policy."""
+def leave_at_limit(round: PlanningRound, key: str) -> Planning:
+    """Ask a person for more of the amount `key`, which is used up; end planning if the policy does not ask."""
     settings, planning, run = round.settings, round.planning, round.run
-    if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
+    if planning["sketch"] or has_step_at_work(planning) or settings.at_limit != "ask":
         code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
         why = "limit_of_day" if round.day else "limit_in_planning"
         return fail_planning(round, code, say_why(round.language, why, key=amount_name(round.language, key)))
@@ -232,10 +234,10 @@ def rounds_left(work: PlanningWork, settings: Settings) -> int:
     return settings.plan_rounds + work["rounds_granted"] - (work["rounds"] - work["rounds_when_asked"])
 
 
-def out_of_rounds(round: PlanningRound) -> Planning:
-    """Continue with the quick plan when planning has used its rounds; else ask for more, or end, by policy."""
+def leave_without_rounds(round: PlanningRound) -> Planning:
+    """Ask a person for more rounds of planning, which are used up; end planning if the policy does not ask."""
     settings, planning, work = round.settings, round.planning, round.record
-    if planning["sketch"] or goes_on(planning) or settings.at_limit != "ask":
+    if planning["sketch"] or has_step_at_work(planning) or settings.at_limit != "ask":
         return fail_planning(round, "no_plan", say_why(round.language, "planning_rounds", settings.plan_rounds))
     used = {"rounds": work["rounds"] - work["rounds_when_asked"]}
     limits, granted = Limits(rounds=settings.plan_rounds), {"rounds": work["rounds_granted"]}
@@ -246,7 +248,7 @@ def out_of_rounds(round: PlanningRound) -> Planning:
 
 
 def _ask_for_more(round: PlanningRound, pending: OpenPause) -> Planning:
-    """Leave with the question for more budget; the rounds so far are kept."""
+    """Leave with the question for more budget, and keep the rounds so far."""
     rounds = {round.planning["transcript"]: list(round.state.get("transcript", ()))}
     return {"pending": pending.dump(), "messages": [pause_message(pending)], "transcripts": rounds}
 
@@ -256,7 +258,7 @@ def _budget_id(round: PlanningRound, key: str) -> str:
 
 
 async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Pass the plan to the draft if triage asks for it, else to consent. A plan that failed before is sent back."""
+    """Propose the plan, or let the draft think it through if triage asks for it; send back work that failed before."""
     plan, planning, sketch = round.plan, round.planning, round.planning["sketch"]
     change: PlanChange = plan.pop("change", no_change())
     finished = [id for id in planning["finished"] if id not in change["stale"]]
@@ -267,20 +269,21 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
     round.note(corrections=0)
     if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
-        return {"planning": round.plan_with(phase="draft", sketch=proposed).planning}
+        return {"planning": {**round.planning, "phase": "draft", "sketch": proposed}}
     return _propose(round, proposed)
 
 
 async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Tell the planner that this work failed before; the second time ask a person, or end the run (M7)."""
+    """Tell the planner that this work failed before. The second time, ask a person, or end planning (M7)."""
     if not round.was_corrected("repeat"):
-        return send_correction(round.correct_once("repeat"), message, [REPEATED])
+        return send_correction(round.note_correction("repeat"), message, [REPEATED])
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
     if round.settings.unattended:
         return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
     question = say(round.language, "ask", "repeated", steps=steps[:500])
-    round.plan_with(why={**round.planning["why"], "tried": []})  # a person may want it once more
+    why = cast("Reason", {**round.planning["why"], "tried": []})  # a person may want it once more
+    round.planning = {**round.planning, "why": why}
     return await ask_question(round, message, Decision("ask_user", {"question": question}, id=decision.id))
 
 
@@ -302,7 +305,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
         before=shown["pause"]["plan"] if shown else None,
     )
     update = propose_plan(proposal, round.settings, round.deps)
-    if goes_on(planning) and update.get("pending") and round.settings.unattended:
+    if has_step_at_work(planning) and update.get("pending") and round.settings.unattended:
         return _keep_plan(round, "nobody is asked about a larger one")
     modes = _record_mode(round, "plan" if count > 1 or failed_twice(planning) else "step", reason)
     emit(round.runtime, "plan", plan=plan)
@@ -322,50 +325,50 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     if mode_of(round.run) == mode:
         return {}
     by = "triage" if round.planning["phase"] == "triage" else "plan"
-    by = "promotion" if goes_on(round.planning) else by
+    by = "promotion" if has_step_at_work(round.planning) else by
     row = mode_row(mode, by if round.settings.wanted_mode == "auto" else "settings", reason)
     emit(round.runtime, "mode", **row)
     return {"modes": [dict(row)]}
 
 
 async def start_looking(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave the read calls to the next node, and answer the refused ones."""
-    answers, printed = answer_refused(decision)
-    round.note(corrections=0, texts=0, calls=decision.calls, call_answers=printed)
+    """Leave the reads to the look node, and answer the calls that are not made."""
+    answers, printed_answers = answer_refused(decision)
+    round.note(corrections=0, texts=0, calls=decision.calls, call_answers=printed_answers)
     if plan := decision.claim:
         round.note(sent_plan={"id": plan.id, "arguments": plan.arguments})
     return {"planning": round.planning, "transcript": [message, *answers]}
 
 
 async def answer_about_plan(round: PlanningRound, message: AIMessage, decision: Decision, shown: ShownPlan) -> Planning:
-    """Answer the person's words about a plan that waits for them, and show the plan again: nothing is approved."""
+    """Answer what a person said about the plan that waits for them, and show it again; nothing is approved."""
     pause = load_pause(shown["pause"])
     text, scope = str(decision.arguments["text"]), EvidenceScope(round.entries, PLANNING)
     grounding = ground_claim(decision.arguments, scope) if decision.arguments.get("evidence") else Grounding()
     problems = [f"evidence: {each}" for each in (*grounding.problems, *grounding.imprecise)]
     if problems and not round.was_corrected("answer"):
-        return send_correction(round.correct_once("answer"), message, problems)
+        return send_correction(round.note_correction("answer"), message, problems)
     message_id = round.message_id("answer.text")
-    about = pause.but(reply=text, message_id=message_id, question=text).dump()
-    if refused := await round.deps.policies.refusal_of(about, round.state["brief"]["goal"], round.runtime):
+    question = pause.but(reply=text, message_id=message_id, question=text).dump()
+    if refusal := await round.deps.policies.refusal_of(question, round.state["brief"]["goal"], round.runtime):
         if round.voice:
             round.voice.retract("answer.text")
-        return send_correction(round, message, [refused], "refused")
+        return send_correction(round, message, [refusal], "refused")
     return _show_again(round, shown, text, message_id=message_id)
 
 
 def _show_again(round: PlanningRound, shown: ShownPlan, reply: str, **more: str | None) -> Planning:
-    """Ask for the consent to a plan again, with the reply and what else the person reads before it."""
+    """Ask again for consent to the plan, below the reply and the other texts in `more`."""
     again = {"tool_call_id": new_call_id(), "message_id": None, "reply": reply, **more}
     pending = load_pause(shown["pause"]).but(**again)
-    asked = pause_message(pending)
-    push_rest(asked, reply, inside=True)
+    message = pause_message(pending)
+    push_rest(message, reply, inside=True)
     closed = keep_shown_plan(round, shown)
-    return {**closed, "plan": shown["pause"]["plan"], "pending": pending.dump(), "messages": [asked]}
+    return {**closed, "plan": shown["pause"]["plan"], "pending": pending.dump(), "messages": [message]}
 
 
 def keep_shown_plan(round: PlanningRound, shown: ShownPlan) -> Planning:
-    """Close the planning, with the plan that was shown as its proposal, in the language in which it was shown."""
+    """Close the planning. Its proposal is the plan that was shown, in the language in which it was shown."""
     planning = close_planning(round.planning)
     return {
         "planning": {**planning, "change": shown["change"], "language": shown["language"]},
@@ -376,41 +379,41 @@ def keep_shown_plan(round: PlanningRound, shown: ShownPlan) -> Planning:
 async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
     """End the run with an answer instead of a plan.
 
-    The answer is sent back if it cites what does not exist or proves nothing, and once if a quote is not exact, its
-    data does not fit the form, or a judge doubts it.
-    A judge is asked only if something was read or changed, or if it rests on what earlier requests observed.
+    An answer that cites what does not exist or proves nothing is always sent back. It is sent back once if a quote is
+    not exact, if its data do not fit the form, or if a judge doubts it. A judge is asked only if something was read or
+    changed, or if the answer rests on what earlier requests observed.
     """
     if shown := shown_plan(round.planning):
         return await answer_about_plan(round, message, decision, shown)
     state, form, arguments, entries = round.state, round.form, decision.arguments, round.entries
-    context = round.calls()
+    context = round.call_context()
     before: list[JournalEntry] = list(state["brief"]["before"])
     words = await _users_words(round)
     grounding = Grounding()
     if arguments.get("evidence"):
-        seen = [*before, *words, *decision_entries(round.run), *entries]
-        scope = await with_whole_texts(context, seen, [arguments], limit=None)
+        citable = [*before, *words, *decision_entries(round.run), *entries]
+        scope = await with_whole_texts(context, citable, [arguments], limit=None)
         grounding = ground_claim(arguments, EvidenceScope(scope, PLANNING))
-    good = grounding.evidence
-    data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
-    forms = [*(f"evidence: {each}" for each in grounding.imprecise), *flaws]
+    evidence = grounding.evidence
+    data, output_problems = form.read(arguments, arguments["text"]) if form else (None, [])
+    flaws = [*(f"evidence: {each}" for each in grounding.imprecise), *output_problems]
     problems = [f"evidence: {each}" for each in grounding.problems]  # what does not exist is never taken
-    if problems or (forms and not round.was_corrected("answer")):
-        return send_correction(round.correct_once("answer"), message, [*problems, *forms])
+    if problems or (flaws and not round.was_corrected("answer")):
+        return send_correction(round.note_correction("answer"), message, [*problems, *flaws])
     more: Planning = {}
     audited: Json | None = None
     answers = [*round.users_answers, *entries]
-    output = None if flaws else data
+    output = None if output_problems else data
     verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
     if verdict.refused:
         return send_correction(round, message, [verdict.refused], "refused")
     if verdict.question:
-        asked = {"question": verdict.question, "options": [*END_OPTIONS]}
-        return await ask_question(round, message, Decision("ask_user", asked, id=decision.id))
-    used = {each["observation"] for each in good} | {*round.record["recalled"]}
+        question = {"question": verdict.question, "options": [*END_OPTIONS]}
+        return await ask_question(round, message, Decision("ask_user", question, id=decision.id))
+    used = {each["observation"] for each in evidence} | {*round.record["recalled"]}
     earlier = [entry for entry in before if entry["id"] in used]
     if is_audit_due(round.settings, round.run, [*entries, *earlier]):
-        verdicts = {PLANNING: [{"evidence": good}]}
+        verdicts = {PLANNING: [{"evidence": evidence}]}
         subject = Subject(round.run, arguments["text"], [*earlier, *words, *entries], output, verdicts)
         subject = replace(subject, before=round.record["last_audit"])
         audited = dict(await audit(context, subject))
@@ -418,20 +421,20 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         more = {"spent": context.spent, "journal": context.noted}
         round.note(last_audit=judged(subject, cast("AuditRow", audited), context.noted))
         if (doubts := doubts_to_send_back(audited)) and not round.was_corrected("answer"):
-            update = send_correction(round.correct_once("answer"), message, [*doubts, ONLY_SHOWN])
+            update = send_correction(round.note_correction("answer"), message, [*doubts, ONLY_SHOWN])
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
     if await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         messages = [message, *reply_messages(message, SAID_MEANWHILE)]
         return {"planning": round.note(corrections=0).planning, "transcript": messages, **more}
-    ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
-    ending["message_id"] = round.message_id("answer.text")
+    ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"]}
+    ending |= {"evidence": evidence, "audit": audited, "message_id": round.message_id("answer.text")}
     ending["earlier"] = [entry["id"] for entry in earlier]
-    if flaws:
-        ending["output_problem"] = redact("; ".join(flaws))
+    if output_problems:
+        ending["output_problem"] = redact("; ".join(output_problems))
     elif form:
         ending["output"] = data
-    rests = ", ".join(dict.fromkeys(item["observation"] for item in good))
-    why = arguments.get("reason") or (f"what was read answers it: {rests}" if rests else "it needs no work")
+    cited_ids = ", ".join(dict.fromkeys(item["observation"] for item in evidence))
+    why = arguments.get("reason") or (f"what was read answers it: {cited_ids}" if cited_ids else "it needs no work")
     return {
         "planning": round.note(corrections=0, last_audit=None).planning,
         "ending": ending,
@@ -441,89 +444,96 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
 
 
 async def _users_words(round: PlanningRound) -> list[JournalEntry]:
-    """Return what the user said to the run, in steps and while it worked; answers to planning are among its own."""
+    """Return what the user said in steps and while the run worked. Their answers to planning are among its entries."""
     before = [e for e in round.run.get("journal") or () if is_users_word(e) and e["step"] != PLANNING]
     cursor = round.run.get("interjection_cursor") or ""
     return [*before, *await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(round.state))]
 
 
 def planning_cursor(state: Planning) -> str:
-    """Return the last interjection that the brief or the rounds of planning include."""
+    """Return the key of the last interjection that the brief or the rounds of planning include."""
     return max(state["planning"]["work"]["interjection_cursor"], state["run"].get("interjection_cursor") or "")
 
 
 def planning_caller(state: Planning, runtime: Runtime[Settings], spent: Amounts | None) -> Caller:
-    """Return planning as a caller, which has spent so much since it was dispatched."""
+    """Return planning as a caller that has spent this much since it was dispatched."""
     planning, brief = state["planning"], state["brief"]
     return Caller(
-        PLANNING,
-        brief["goal"],
-        Texts(runtime.store, thread_of(runtime), scope_of(brief), state["turn"]),
-        subtract(state["allowance"], spent),
-        known_entries(state),
-        brief["before"],
-        planning["number"],
-        planning["work"]["rounds"],
-        state["language"],
-        brief["fence"],
+        id=PLANNING,
+        goal=brief["goal"],
+        texts=Texts(runtime.store, thread_of(runtime), scope_of(brief), state["turn"]),
+        left=subtract(state["allowance"], spent),
+        known=known_entries(state),
+        before=brief["before"],
+        attempt=planning["number"],
+        rounds=planning["work"]["rounds"],
+        language=state["language"],
+        fence=brief["fence"],
     )
 
 
 async def decline(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """End the run because it cannot be done here. The reason is logged; the user reads the guidance.
+    """End the run because the request cannot be met here. The reason is logged; the user reads the guidance.
 
-    Of the words about a plan it is only said: the plan stays, and nobody but the person ends the run.
+    If a person spoke about a plan, the planner cannot end the run: they read the guidance above the plan, which is
+    shown again.
     """
     arguments = decision.arguments
     if shown := shown_plan(round.planning):
         return _show_again(round, shown, str(arguments["guidance"]))
-    if goes_on(round.planning):
+    if has_step_at_work(round.planning):
         return _keep_plan(round, str(arguments["reason"]))
     ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
     return {"planning": round.note(corrections=0).planning, "ending": ending}
 
 
 def refuse(round: PlanningRound, error: ModelError) -> Planning:
-    """End the run because the model or its provider refuses: the user reads its words. Asking again gets the same."""
-    if goes_on(round.planning):
+    """End the run because the model or its provider refuses the request. The user reads its words."""
+    if has_step_at_work(round.planning):
         return _keep_plan(round, str(error))
     emit(round.runtime, "note", text=f"The model's provider refuses this request. {error}")
     return {"ending": {"code": "declined", "reason": str(error), "text": error.said or str(error)}}
 
 
 async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Leave with a question, unless it was answered or is refused; the answer becomes the call's result."""
+    """Leave with a question to the user, whose answer becomes the call's result.
+
+    The planner goes on at once if the user has answered the question before, if a hook refuses it, or if the limit of
+    questions is reached and nobody is asked for more.
+    """
     state = round.state
     planning = round.note(corrections=0).planning
     question, options = decision.arguments["question"], decision.arguments.get("options")
     instead = ""
     if allowance_left(state).get("questions", 1) < 1:
         if round.settings.at_limit == "ask":
-            return {"planning": planning, **out_of_budget(round, "questions")}
+            return {"planning": planning, **leave_at_limit(round, "questions")}
         instead = NO_QUESTIONS
-    if before := find_earlier_answer(round.users_answers, question, options, step=PLANNING):
-        instead = render_earlier_answer(before)
+    if earlier := find_earlier_answer(round.users_answers, question, options, step=PLANNING):
+        instead = render_earlier_answer(earlier)
     number = round.record["questions"] + 1
-    more: Json = {
-        "call": decision.id,
-        "message_id": round.message_id("ask_user.question"),
-        "language": round.language,
-    }
-    pending = QuestionPause.ask(f"{planning['transcript']}.q{number}", question, options=options or (), **more)
-    if not instead and (
-        refused := await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)
-    ):
-        instead = NOT_ASKED.format(why=refused)
-        if round.voice:
-            round.voice.retract("ask_user.question")
+    pending = QuestionPause.ask(
+        f"{planning['transcript']}.q{number}",
+        question,
+        options=options or (),
+        language=round.language,
+        call=decision.id,
+        message_id=round.message_id("ask_user.question"),
+    )
+    if not instead:
+        refusal = await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)
+        if refusal:
+            instead = NOT_ASKED.format(why=refusal)
+            if round.voice:
+                round.voice.retract("ask_user.question")
     if instead:
         return {"planning": planning, "transcript": [message, *reply_messages(message, instead)]}
-    asked = pause_message(pending)
-    push_rest(asked, question, inside=True)
+    question_message = pause_message(pending)
+    push_rest(question_message, question, inside=True)
     return {
         "planning": round.note(questions=number).planning,
         "pending": pending.dump(),
-        "messages": [asked],
+        "messages": [question_message],
         "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
         "spent": {"questions": 1},
     }

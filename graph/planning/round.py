@@ -24,7 +24,7 @@ from donewhen.graph.people.interjections import hear
 from donewhen.graph.planning.agreement import take_consent
 from donewhen.graph.planning.outcomes import (
     EXAMPLE,
-    ROLE,
+    ROLE_OF_PHASE,
     PlanningRound,
     ask_question,
     decline,
@@ -47,20 +47,19 @@ from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.records import Correction, PlanningRecord, SentPlan
 from donewhen.state.settings import Settings
 
-ALONE = "a text alone decides nothing: make one of the calls"
-ANSWER = ", `answer` if it is your answer"
-KEEP = "name each in its words, in the `done_when` of the plan or of a step that reaches it, or in `drop` and why"
+ONLY_TEXT = "a text alone decides nothing: make one of the calls"
+OR_ANSWER = ", `answer` if it is your answer"
+NAME_EACH = "name each in its words, in the `done_when` of the plan or of a step that reaches it, or in `drop` and why"
 _KEYS = pattern(
     r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b"
     r"|[\"'](?:steps|tasks|todos?)[\"']\s*:\s*\[\s*[^\]\s]|^[ \t]*(?:steps|plan_steps|tasks|todos?)[ \t]*:[ \t]*$",
     re.MULTILINE,
 )
 """Only a printed decision or plan contains these, however broken it is."""
-STEPS = "this reads like the steps of a plan: submit_plan if it is one"
+LOOKS_LIKE_PLAN = "this reads like the steps of a plan: submit_plan if it is one"
 ECHO = "this repeats what you were given; decide by one call"
-
-
 LAST_ROUNDS = 2
+"""The number of last rounds in which the planner is told how many are left."""
 NOT_TAKEN = "The plan was not taken: the user said something meanwhile, which comes next. Follow it, and decide again."
 FOLLOW_IN_PLANNING = "The user says this while you plan. Follow it."
 GO_ON = "Go on: look, or decide."
@@ -77,9 +76,9 @@ async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableCon
 
 
 async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
-    """Run a round, including what the user said since the last one."""
-    words, messages = await hear(runtime, planning_cursor(state), None, FOLLOW_IN_PLANNING), list[AnyMessage]()
-    if words:
+    """Run a round with what the user said since the last one. A plan that was sent before they said it is not taken."""
+    messages = list[AnyMessage]()
+    if words := await hear(runtime, planning_cursor(state), None, FOLLOW_IN_PLANNING):
         work = state["planning"]["work"]
         if plan := work["sent_plan"]:
             messages = [ToolMessage(NOT_TAKEN, tool_call_id=plan["id"])]
@@ -94,8 +93,8 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
 
 
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
-    """Make one model call of the phase, and act on the reply."""
-    about_plan = bool(shown_plan(state["planning"]))  # what is answered then is not the result
+    """Take the plan that was sent with looks; without one, ask the model of the phase and act on its reply."""
+    about_plan = bool(shown_plan(state["planning"]))  # an answer to words about a plan is not the result
     voice = Voice(runtime, inside=True, ends=not about_plan)
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
@@ -104,24 +103,24 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     else:
         update = await make_round(round, PLANNER)
     spent, messages = add(round.spent, update.get("spent")), [*voice.messages(), *update.get("messages", ())]
-    noted: Planning = {"planning": round.planning, "language": round.language}
-    return {**noted, **update, "messages": messages, "spent": spent}
+    changes: Planning = {"planning": round.planning, "language": round.language}
+    return {**changes, **update, "messages": messages, "spent": spent}
 
 
 async def _question(round: PlanningRound) -> Question:
-    """Return the request: instructions and tools, the brief, the rounds. Earlier parts never change."""
+    """Return the request: instructions and tools, the brief, the rounds. What an earlier request had never changes."""
     state, deps, settings, form = round.state, round.deps, round.settings, round.form
     phase, cards = round.planning["phase"], await deps.executors.cards()
     round.offer = await offer_for_planning(deps, settings, state["brief"]["goal"], round.planning)
     round.legal = round.offered
     round.tools = deps.reads(settings, state["approval"])
-    role = ROLE[phase]
+    role = ROLE_OF_PHASE[phase]
     facts = {**state["brief"], "proposal": starting_plan(round.planning), "today": settings.today_text}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
     brief = planning_brief(deps, settings, facts, round.offer, full=role == "plan")
-    by = "plan" if round.record["by_planner"] else role
-    model = partial(deps.model, by, settings)
+    asked_role = "plan" if round.record["by_planner"] else role
+    model = partial(deps.model, asked_role, settings)
     left = rounds_left(round.record, settings)
     ending = list[HumanMessage]()  # it comes last and is not kept, so that earlier messages never change
     if left <= LAST_ROUNDS < settings.plan_rounds:
@@ -134,16 +133,16 @@ async def _question(round: PlanningRound) -> Question:
         *ending,
     ]
     quick = role == "triage"
-    again = not quick or facts.get("approved_plan")
-    used = {"executor": cards, "id": again, "replaces": again, "drop": again, "need_thinking": quick, "reason": False}
-    used |= {"schedule": deps.repeats, "complexity": settings.confirm == "complex"}
-    own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
+    revises = not quick or facts.get("approved_plan")
+    fields = {"executor": cards, "id": revises, "replaces": revises, "drop": revises, "need_thinking": quick}
+    fields |= {"reason": False, "schedule": deps.repeats, "complexity": settings.confirm == "complex"}
+    fitted = {"submit_plan": plan_tool(*(name for name, is_used in fields.items() if not is_used))}
     tools = [
-        *control_tools(round.legal, own | (form.tools if form else {})),
+        *control_tools(round.legal, fitted | (form.tools if form else {})),
         *deps.executors.toolbox.definitions(round.offer.bound),
     ]
     return Question(
-        by,
+        asked_role,
         messages,
         tools,
         allowance=round.left(),
@@ -157,7 +156,10 @@ async def _question(round: PlanningRound) -> Question:
 
 
 async def _read_text(round: PlanningRound, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
-    """Return what a text is: an answer, if it can be one and comes again; else it decides nothing and is not shown."""
+    """Return the decision in a reply without a call, which is an answer, or why the reply decides nothing.
+
+    If the model has tools, the first text in a row is sent back, because a call was meant to come with it.
+    """
     speech, legal, tools = decision.speech, round.legal, round.deps.all_tools(round.settings)
     # A model's own text never has the word that frames foreign text.
     echo = (round.state["brief"]["fence"] or "\0") in speech
@@ -168,55 +170,55 @@ async def _read_text(round: PlanningRound, message: AIMessage, decision: Decisio
     if may_answer and (round.record["texts"] or not tools):
         return Decision("answer", {"text": speech})
     round.note(texts=1)
-    no_call = ECHO if echo else (STEPS if listed else ALONE) + (ANSWER if "answer" in legal else "")
-    return UnusableReply([no_call], printed=printed or round.prints)
+    problem = ECHO if echo else (LOOKS_LIKE_PLAN if listed else ONLY_TEXT) + (OR_ANSWER if "answer" in legal else "")
+    return UnusableReply([problem], printed=printed or round.prints)
 
 
 async def _take_sent_plan(round: PlanningRound, plan: SentPlan) -> Planning:
-    """Carry out a plan that was sent with looks, now that none of them failed; its call is answered in any case."""
-    called: ToolCall = {"name": "submit_plan", "args": {}, "id": plan["id"], "type": "tool_call"}
-    message = AIMessage("", tool_calls=[called])  # stands for the reply, which the rounds have already
+    """Take the plan that was sent with looks, none of which failed. Its call is answered, whatever comes of it."""
+    call: ToolCall = {"name": "submit_plan", "args": {}, "id": plan["id"], "type": "tool_call"}
+    message = AIMessage("", tool_calls=[call])  # stands for the reply, which the rounds have already
     update = await act_on(round, PLANNER, message, Decision("submit_plan", plan["arguments"], id=plan["id"]))
     replies: list[AnyMessage] = [each for each in update.get("transcript", ()) if each is not message]
-    rounds_before = {
+    rounds_kept = {
         key: [m for m in rounds if m is not message] for key, rounds in update.get("transcripts", {}).items()
     }
-    answered = replies or [ToolMessage("Taken.", tool_call_id=plan["id"])]
-    waits = update.get("pending") and rounds_before
+    waits = update.get("pending") and rounds_kept  # then the person's answer becomes the call's
     return {
         "planning": round.planning,
         **update,
-        "transcript": replies if waits else answered,
-        "transcripts": rounds_before,
+        "transcript": replies if waits or replies else [ToolMessage("Taken.", tool_call_id=plan["id"])],
+        "transcripts": rounds_kept,
     }
 
 
 async def _objections(round: PlanningRound, decision: Decision) -> list[str]:
-    """Return what is wrong with a decision; the round has its plan then, and the language that it declares."""
+    """Return what is wrong with a decision. If nothing is, keep the plan and the language that it declares."""
     arguments, settings = decision.arguments, round.settings
     if decision.kind == "submit_plan":
         plan = await aside(arguments, partial(_read_plan, round, arguments))
+        if isinstance(plan, list):
+            return plan
         if lost := _lost_criteria(round, plan):
-            round.correct_once("lost")
-        if lost or isinstance(plan, list):
-            return lost or [*plan]
+            round.note_correction("lost")
+            return lost
         round.plan = plan
     if other_language(arguments.get("language"), settings.speaks) and _may_correct(round, "language"):  # P14
-        round.correct_once("language")
+        round.note_correction("language")
         return [f"write what the user reads in this language: {settings.speaks}"]
     if declared := primary_language(arguments.get("language")):
-        round.plan_with(language=declared)
+        round.planning = {**round.planning, "language": declared}
         round.state = {**round.state, "language": known_language(declared)}
     return []
 
 
 async def _go_on(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Go on after speech, which is a round."""
+    """Ask the model to look or to decide, after a reply that only speaks."""
     return round.go_on([message, HumanMessage(GO_ON)])
 
 
 async def _answer(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
-    """Settle the run by the answer; one that is sent back comes again, so what was said of it is taken back."""
+    """Settle the run by the answer. If it is sent back, take back its streamed text, because another one comes."""
     update = await settle_by_answer(round, message, decision)
     if round.speech and "ending" not in update:
         round.speech.restart()
@@ -241,7 +243,7 @@ PLANNER: Role[PlanningRound, Planning] = Role(
 
 
 def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection[str]) -> bool:
-    """Return whether a text contains a printed decision or call, even an unreadable one (N11)."""
+    """Return whether a text contains a printed decision or call, even one that cannot be read (N11)."""
     return holds_calls(text, legal, tools) or _KEYS.search(speech) is not None
 
 
@@ -256,13 +258,13 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     return problems or read_plan(ours, replace(rules, max_steps=1) if settings.mode == "step" else rules)
 
 
-def _lost_criteria(round: PlanningRound, plan: Json | list[str]) -> list[str]:
-    """Return corrections for criteria of the goal that a new plan leaves out; the planner is told once."""
-    texts = plan["change"]["unmentioned"] if isinstance(plan, dict) and "change" in plan else []
+def _lost_criteria(round: PlanningRound, plan: Json) -> list[str]:
+    """Return a correction for criteria of the goal that a new plan leaves out; [] after the planner was told once."""
+    texts = plan["change"]["unmentioned"] if "change" in plan else []
     named = ", ".join(f"“{text[:200]}”" for text in texts)
-    return [f"to be reached were {named}: {KEEP}"] if texts and _may_correct(round, "lost") else []
+    return [f"to be reached were {named}: {NAME_EACH}"] if texts and _may_correct(round, "lost") else []
 
 
 def _may_correct(round: PlanningRound, what: Correction) -> bool:
-    """Return whether this correction can be made: once, and not as the last one, which would end planning."""
+    """Return whether this correction can be made: it was not made yet, and would not be the one that ends planning."""
     return not round.was_corrected(what) and round.record["corrections"] + 1 < round.settings.max_corrections

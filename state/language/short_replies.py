@@ -77,13 +77,13 @@ def read_word(text: str) -> Meaning | None:
     return meanings.pop() if len(meanings) == 1 else None
 
 
-def asks_something(text: str) -> bool:
+def has_question_mark(text: str) -> bool:
     """Return whether a text has a question mark."""
     return bool(_ASKS.search(text))
 
 
 def says_plain_yes(text: str) -> bool:
-    """Return whether a text is the word “yes” of a language and nothing else: an answer to any question of fact."""
+    """Return whether a text is the word “yes” of a language and nothing else, which answers any question of fact."""
     words = (catalogue(language)["words"]["yes"].split("|")[0] for language in LANGUAGES)
     folded = _fold(fold_words(text))
     return not _ASKS.search(text) and folded in map(_fold, (*map(fold_words, words), *ELSEWHERE["yes"].split(" | ")))

@@ -1,4 +1,4 @@
-"""The start of planning: the mode of the request, the planning record, and the planner's inputs. Pure."""
+"""The mode of a request, the record of a planning with one function for each reason, and the planner's inputs. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,18 +44,18 @@ def mode_of(values: Mapping[str, Any]) -> str:
     return str(rows[-1]["mode"]) if rows else ""
 
 
-def goes_on(planning: PlanningRecord) -> bool:
-    """Return whether this planning is about a step that is at work and goes on, whatever becomes of the plan (Q74)."""
+def has_step_at_work(planning: PlanningRecord) -> bool:
+    """Return whether this planning is about a step at work, which goes on whatever becomes of the plan (Q74)."""
     return planning["why"]["kind"] == "growth"
 
 
 def is_about_write(planning: PlanningRecord) -> bool:
-    """Return whether the step at work wants a tool that changes something, and is not in its plan."""
+    """Return whether this planning is about a step at work that wants a changing tool which its plan does not list."""
     return planning["why"]["kind"] == "growth" and planning["why"]["code"] == FOR_WRITE
 
 
 def failed_twice(planning: PlanningRecord) -> bool:
-    """Return whether the only step failed twice, so that several are planned in its place."""
+    """Return whether the only step of the plan failed twice, so that several are planned in its place."""
     return planning["why"]["kind"] == "failure" and planning["why"]["twice"]
 
 
@@ -65,7 +65,7 @@ def failed_work(planning: PlanningRecord) -> list[str]:
 
 
 def shown_plan(planning: PlanningRecord) -> ShownPlan | None:
-    """Return the plan that a person was shown and speaks about, if that is what it is for."""
+    """Return the plan that a person was shown and speaks about; None if this planning has another reason."""
     return planning["feedback"]["about"] if planning["feedback"] else None
 
 
@@ -78,15 +78,15 @@ def starting_plan(planning: PlanningRecord) -> Json:
 
 
 def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
-    """Return the reasons for which this step stops so that the plan can grow: `rounds`, `write`; [] within a plan.
+    """Return the reasons for which this step stops so that the plan can grow: `rounds`, `write`.
 
-    A step stops for it once. If a person saw the plan, or wants none to be shown, an unlisted write is asked about
-    instead.
+    They are for the only step of a plan, which stops for them once. If a person saw the plan, or if none is ever shown,
+    an unlisted write does not stop the step: a person is asked about it instead.
     """
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
     alone = bool(chosen) and mode_of(values) == "step" and len((values.get("plan") or {}).get("steps", ())) == 1
-    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or goes_on(values["planning"]):
+    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1 or has_step_at_work(values["planning"]):
         return []
     extended = bool(values["steps"][id]["granted"])
     unseen = (values.get("approval") or {}).get("by") == "policy" and settings.confirm in ("writes", "complex")
@@ -99,21 +99,21 @@ def plan_request(*, open: bool = True) -> PlanningRecord:
 
 
 def plan_anew(values: Mapping[str, Any], words: str) -> PlanningRecord:
-    """Return the planning of a run that was interrupted, and goes on with what a person says."""
+    """Return the planning of an interrupted run that goes on with what a person says."""
     return _plan_again(values, {"kind": "request"}, words)
 
 
 def plan_after_failure(
     values: Mapping[str, Any], failure: str, words: str | None = None, *, twice: bool = False
 ) -> PlanningRecord:
-    """Return the planning after a failure, with what a person says to it."""
+    """Return the planning after a failure, with what a person said to it; `twice` as in `Failure`."""
     tried, done = failed_work(values["planning"]), _finished(values)
     tried = [*tried, hash_work(values["plan"], done)] if values.get("plan") else tried
     return _plan_again(values, {"kind": "failure", "failure": failure, "tried": tried, "twice": twice}, words)
 
 
 def plan_growth(values: Mapping[str, Any], code: str, wants: str) -> PlanningRecord:
-    """Return the planning around the only step, which is at work and goes on; `code` is its own, `wants` says why."""
+    """Return the planning around the only step, which is at work. `code` is the step's, `wants` says why it stopped."""
     return _plan_again(values, {"kind": "growth", "code": code, "wants": wants})
 
 
@@ -129,12 +129,12 @@ def plan_with_words(before: PlanningRecord, pause: Pause, words: str) -> Plannin
 
 
 def close_planning(planning: PlanningRecord) -> PlanningRecord:
-    """Return the planning with an outcome: what a person said is settled."""
+    """Return the planning as it is once it has an outcome: what a person said is settled."""
     return {**planning, "open": False, "feedback": None, "sketch": None}
 
 
 def _planning(number: int, why: Reason, *, open: bool = True) -> PlanningRecord:
-    """Return a new planning. Another way, and a larger plan for a step at work, deserve thinking at once."""
+    """Return a new planning. Only that of a request begins with triage; all others deserve thinking at once."""
     return {
         "number": number,
         "transcript": "plan" if number == 1 else f"plan@{number}",
@@ -224,7 +224,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
 
 
 def _mode_text(planning: PlanningRecord, settings: Settings) -> str:
-    if goes_on(planning):
+    if has_step_at_work(planning):
         return GROWTH
     return PROMOTION if failed_twice(planning) else FORCED.get(settings.wanted_mode, "")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language.short_replies import ELSEWHERE, EVERYWHERE, MEANINGS, asks_something, read_word
+from donewhen.state.language.short_replies import ELSEWHERE, EVERYWHERE, MEANINGS, has_question_mark, read_word
 from donewhen.state.language.texts import LANGUAGES, catalogue, option_texts
 from donewhen.state.people.answers import Answer
 from tests.kit.pauses import pending, read_answer
@@ -51,7 +51,7 @@ def test_what_code_leaves_open_a_judge_can_read() -> None:
     alike = {(means, judge) for _, _, means, judge, _ in rows}
     assert alike == {("yes", "yes"), ("other", "no")}
     assert {means for _, _, means, _, reply in rows if kind(reply, "plan") == "approve"} == {"yes"}
-    assert not [reply for _, _, means, _, reply in rows if means == "yes" and asks_something(reply)]
+    assert not [reply for _, _, means, _, reply in rows if means == "yes" and has_question_mark(reply)]
 
 
 def test_a_short_reply_means_the_same_at_every_pause_in_every_language() -> None:
