@@ -9,7 +9,9 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from email import message_from_string
+from email.message import Message
 from importlib import metadata
 from pathlib import Path
 
@@ -62,9 +64,14 @@ def fresh_venv(folder: Path) -> Path:
 
 def install(python: Path, *what: str) -> None:
     """By pip, without the network."""
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
-    done = subprocess.run([*command, "--no-build-isolation", *what], capture_output=True, text=True)
+    done = run_pip(python, *what)
     assert done.returncode == 0, done.stderr
+
+
+def run_pip(python: Path, *what: str) -> subprocess.CompletedProcess[str]:
+    """What pip says to an install without the network."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    return subprocess.run([*command, "--no-build-isolation", *what], capture_output=True, text=True)
 
 
 def run_program(python: Path, program: Path, **variables: str) -> str:
@@ -77,12 +84,25 @@ def run_program(python: Path, program: Path, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def build(source: Path, folder: Path, target: str, **variables: str) -> Path:
+def build(source: Path, folder: Path, target: str) -> Path:
     """The sdist or wheel that hatchling, the build backend, makes of a source tree."""
+    done = run_build(source, folder, target)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
+
+
+def run_build(source: Path, folder: Path, target: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A build, and what it says."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
-    subprocess.run(command, cwd=source, check=True, capture_output=True, env=kept | variables)
-    return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
+    return subprocess.run(command, cwd=source, capture_output=True, text=True, env=kept | variables)
+
+
+def metadata_of(wheel: Path) -> Message:
+    """What a wheel says of itself, with the README as its payload."""
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith("/METADATA"))
+        return message_from_string(packed.read(name).decode())
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +110,9 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist, the wheel made from it, and the wheel made from this tree."""
     folder = tmp_path_factory.mktemp("dist")
     sdist = build(ROOT, folder / "sdist", "sdist")
-    with tarfile.open(sdist) as packed:
-        packed.extractall(folder / "unpacked", filter="data")
-    (unpacked,) = (folder / "unpacked").iterdir()
     return {
         "sdist": sdist,
-        "wheel of the sdist": build(unpacked, folder / "from sdist", "wheel"),
+        "wheel of the sdist": build(unpack(sdist, folder / "unpacked"), folder / "from sdist", "wheel"),
         "wheel of the tree": build(ROOT, folder / "from tree", "wheel"),
     }
 
@@ -131,30 +148,96 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
 
 def test_no_link_of_the_readme_is_dead_on_a_package_index(artifacts: dict[str, Path]) -> None:
     """R10: links to files lead to the repository; while it has no address, their words stay without them."""
-    with zipfile.ZipFile(artifacts["wheel of the sdist"]) as wheel:
-        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
-        shown = wheel.read(name).decode()
+    shown = str(metadata_of(artifacts["wheel of the sdist"]).get_payload())
     assert "## First run" in shown
     assert "[LangGraph](https://" in shown
     assert re.findall(r"\]\((?!https:)[^)]*\)", shown) == []
     text = "![A run](docs/a.svg) [Tutorial](docs/t.md) [x](https://x.example)"
     with_links = runpy.run_path(str(ROOT / "hatch_build.py"))["with_absolute_links"]
     assert with_links(text, "") == " Tutorial [x](https://x.example)"
-    assert with_links(text, "https://git.example/us/") == (
+    assert with_links(text, "https://git.example/us") == (
         "![A run](https://git.example/us/raw/main/docs/a.svg) [Tutorial](https://git.example/us/blob/main/docs/t.md) "
         "[x](https://x.example)"
     )
 
 
-def test_the_page_of_a_release_leads_to_the_repository_whose_workflow_built_it(tmp_path: Path) -> None:
-    """Q62, R10: nobody has to write the address down; the links of its README lead there too."""
-    where = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "us/donewhen"}
-    with zipfile.ZipFile(build(ROOT, tmp_path, "wheel", **where)) as wheel:
-        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
-        shown = wheel.read(name).decode()
-    assert "Project-URL: Repository, https://git.example/us/donewhen\n" in shown
-    assert "Project-URL: Issues, https://git.example/us/donewhen/issues\n" in shown
-    assert "](https://git.example/us/donewhen/blob/main/docs/tutorial.md)" in shown
+WORKFLOW = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "us/donewhen"}
+
+
+@pytest.mark.parametrize(
+    ("line", "workflow", "address"),
+    [
+        ("", {}, ""),
+        ("", WORKFLOW, "https://git.example/us/donewhen"),
+        ("https://git.example/we/donewhen.git", {}, "https://git.example/we/donewhen"),
+        ("https://git.example/we/donewhen/", WORKFLOW, "https://git.example/we/donewhen"),
+    ],
+)
+def test_the_package_page_leads_to_the_repository(
+    tmp_path: Path, artifacts: dict[str, Path], line: str, workflow: Mapping[str, str], address: str
+) -> None:
+    """Q62, R10: by one line that the owner fills, else by the workflow that builds; a build without either says so.
+
+    What is made of the sdist elsewhere leads there too.
+    """
+    source = unpack(artifacts["sdist"], tmp_path / "tree")
+    (source / "PKG-INFO").unlink()
+    settings = (source / "pyproject.toml").read_text()
+    (source / "pyproject.toml").write_text(settings.replace('\nrepository = ""', f'\nrepository = "{line}"'))
+    done = run_build(source, tmp_path, "sdist", **workflow)
+    assert done.returncode == 0, done.stderr
+    assert ("[tool.hatch.metadata.hooks.custom]" in done.stderr) == (not address), done.stderr
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    page = metadata_of(build(unpack(sdist, tmp_path / "unpacked"), tmp_path, "wheel"))
+    if not address:
+        assert "Project-URL" not in page
+        return
+    assert page.get_all("Project-URL") == [
+        f"Repository, {address}",
+        f"Documentation, {address}/blob/main/docs/index.md",
+        f"Changelog, {address}/blob/main/CHANGELOG.md",
+        f"Issues, {address}/issues",
+    ]
+    assert f"]({address}/blob/main/docs/tutorial.md)" in str(page.get_payload())
+    assert f"]({address}/raw/main/docs/images/run.svg)" in str(page.get_payload())
+
+
+def test_an_address_that_leads_nowhere_is_refused(tmp_path: Path, artifacts: dict[str, Path]) -> None:
+    """Q62: the build names the line and what it should be like."""
+    source = unpack(artifacts["sdist"], tmp_path)
+    settings = (source / "pyproject.toml").read_text()
+    (source / "pyproject.toml").write_text(settings.replace('\nrepository = ""', '\nrepository = "git.example/us"'))
+    done = run_build(source, tmp_path, "wheel")
+    assert done.returncode
+    assert "repository = 'git.example/us' in pyproject.toml has to be like https://" in done.stderr
+
+
+def unpack(sdist: Path, folder: Path) -> Path:
+    """The source tree of an sdist."""
+    with tarfile.open(sdist) as packed:
+        packed.extractall(folder, filter="data")
+    return next(folder.glob("donewhen-*"))
+
+
+def test_a_bare_install_brings_what_the_code_imports_and_nothing_else(artifacts: dict[str, Path]) -> None:
+    """R10: no tool of builds or tests, and no library that is left over, comes along; the licence does."""
+    page = metadata_of(artifacts["wheel of the sdist"])
+    bare = [each for each in page.get_all("Requires-Dist") or () if "extra ==" not in each]
+    code = "\n".join(path.read_text() for floor in OWN for path in (ROOT / floor).rglob("*.py"))
+    imported = set(re.findall(r"^\s*(?:from|import) ([\w.]+)", code, re.MULTILINE))
+    idle = set()
+    for name in (re.split(r"[^\w.-]", each)[0] for each in bare):
+        files = metadata.distribution(name).files or ()
+        modules = {
+            ".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files if file.suffix == ".py"
+        }
+        if not modules & imported:
+            idle.add(name)
+    assert idle == {"openai", "tzdata"}, "which langchain-openai imports and zoneinfo reads"
+    assert page.get_all("License-File") == ["LICENSE"]
+    assert page["License-Expression"] == "MIT"
+    told = set(re.findall(r"donewhen\[([a-z,0-9]+)\]", code))
+    assert {extra for each in told for extra in each.split(",")} <= set(page.get_all("Provides-Extra") or ())
 
 
 def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
@@ -203,7 +286,7 @@ def test_an_editable_install_leaves_their_names_alone(tmp_path: Path, theirs: Pa
         hidden.rename(dependencies)
     else:
         install(python, "--editable", str(ROOT))
-    assert run_program(python, theirs / "main.py") == str(ROOT / "donewhen" / "__init__.py")
+    assert Path(run_program(python, theirs / "main.py")).resolve() == ROOT / "donewhen" / "__init__.py"
     (theirs / "main.py").write_text("import agent")
     (theirs / "agent.py").unlink()
     done = subprocess.run([str(python), "main.py"], cwd=theirs, capture_output=True, text=True)
@@ -215,7 +298,7 @@ def install_by_uv(python: Path, source: Path, stubs: Path) -> None:
     stubs.mkdir()
     needed = tomllib.loads((source / "pyproject.toml").read_text())["project"]["dependencies"]
     for name in {re.split(r"[^\w.-]", each)[0] for each in (*needed, "hatchling")}:
-        write_wheel(name, stubs, whole=name == "editables")
+        write_empty_wheel(name, stubs)
     command = [find_uv_bin(), "pip", "install", "-q", "--python", str(python), "--offline", "--no-index"]
     command += ["--find-links", str(stubs), "--no-build-isolation", "--editable", str(source)]
     backend = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -223,17 +306,12 @@ def install_by_uv(python: Path, source: Path, stubs: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def write_wheel(name: str, folder: Path, *, whole: bool) -> None:
-    """A wheel of an installed distribution, in its version; empty unless `whole`."""
-    there = metadata.distribution(name)
-    title = f"{re.sub(r'[-_.]+', '_', name)}-{there.version}"
+def write_empty_wheel(name: str, folder: Path) -> None:
+    """A wheel that has the name and version of an installed distribution, and nothing inside."""
+    version = metadata.distribution(name).version
+    title = f"{re.sub(r'[-_.]+', '_', name)}-{version}"
     with zipfile.ZipFile(folder / f"{title}-py3-none-any.whl", "w") as packed:
-        for file in (there.files or ()) if whole else ():
-            if file.suffix == ".py":
-                packed.write(str(file.locate()), str(file))
-        packed.writestr(
-            f"{title}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {there.version}\n"
-        )
+        packed.writestr(f"{title}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         packed.writestr(f"{title}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         packed.writestr(f"{title}.dist-info/RECORD", "")
 
@@ -266,22 +344,26 @@ def test_a_zip_without_links_builds_the_whole(tmp_path: Path, artifacts: dict[st
         assert {*sdist.getnames()} == {*whole_sdist.getnames()}
 
 
-@pytest.mark.parametrize("way", ["in the folder", "editable"])
-def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
-    """N25, R10: as a zip unpacked without links, or git with core.symlinks=false, leaves it: files for links."""
+def test_a_checkout_without_links_says_so(tmp_path: Path) -> None:
+    """N25, R10: as a zip unpacked without links, or git with core.symlinks=false, leaves it: files for links.
+
+    Used in its folder, its import says so; an editable install is refused.
+    """
     checkout = unzip_without_links(tmp_path)
-    python, folder = fresh_venv(tmp_path / "venv"), tmp_path
-    if way == "in the folder":
-        folder = checkout
-    else:
-        install(python, "--editable", str(checkout))
+    python = fresh_venv(tmp_path / "venv")
+    said = []
     for program in ("import donewhen", "from donewhen.agent.cli import main", "import donewhen.state.errors"):
-        done = subprocess.run([str(python), "-c", program], cwd=folder, capture_output=True, text=True)
-        said = done.stderr.strip().splitlines()[-1]
-        assert said.startswith("ImportError: donewhen/"), done.stderr
-        assert "without its symbolic links" in said
-        assert "git config core.symlinks true" in said
-        assert len(said) < 400
+        done = subprocess.run([str(python), "-c", program], cwd=checkout, capture_output=True, text=True)
+        said.append(done.stderr.strip().splitlines()[-1])
+        assert said[-1].startswith("ImportError: donewhen/"), done.stderr
+    done = run_pip(python, "--editable", str(checkout))
+    assert done.returncode
+    said += [line for line in done.stderr.splitlines() if "donewhen/agent is no folder" in line]
+    assert len(said) == 4, done.stderr
+    for line in said:
+        assert "without its symbolic links" in line
+        assert "git config core.symlinks true" in line
+        assert len(line) < 400
 
 
 def test_the_public_names() -> None:
