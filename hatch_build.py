@@ -59,8 +59,8 @@ class LinkedFolders(BuildHookInterface[Any]):
         if missing:
             self.app.abort(
                 f"donewhen/{missing[0]} is no folder: this copy was made without its symbolic links (a zip, or git "
-                "with core.symlinks=false), which an editable install needs. Install it without --editable, or make the "
-                "links: git config core.symlinks true && git checkout -- donewhen"
+                "with core.symlinks=false), which an editable install needs. Install it without --editable, or make "
+                "the links: git config core.symlinks true && git checkout -- donewhen"
             )
         link = Path(self.root, *self.build_config.dev_mode_dirs, "donewhen")
         link.parent.mkdir(exist_ok=True)
