@@ -131,8 +131,8 @@ def decisions() -> str:
 
 def inside(text: str) -> str:
     """Return a page whose links to other folders of the repository lead to their copies beside it."""
-    text = re.sub(r"\]\((?:\.\./)+(deploy/)", r"](\1", text)
-    text = re.sub(r"\]\((?:\.\./)+(examples/[^)]+)\.py\)", r"](\1.md)", text)
+    text = re.sub(r"\]\(((?:\.\./)*)\.\./(deploy/)", r"](\1\2", text)
+    text = re.sub(r"\]\(((?:\.\./)*)\.\./(examples/[^)]+)\.py\)", r"](\1\2.md)", text)
     text = re.sub(r"\]\((?:docs/)?decisions\)", "](decisions/index.md)", text)
     return text.replace("](docs/", "](")
 

@@ -69,5 +69,5 @@ def test_amounts_in_words(key: str, amount: float, language: str, text: str) -> 
 
 
 def test_the_page_about_budgets_names_everything_that_is_counted() -> None:
-    page = (ROOT / "docs" / "budgets.md").read_text("utf-8")
+    page = (ROOT / "docs" / "concepts" / "budget.md").read_text("utf-8")
     assert [key for key in (*KEYS, ESTIMATED, UNPRICED) if f"`{key}`" not in page] == []
