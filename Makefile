@@ -104,7 +104,7 @@ reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reli
 faults: .venv/ready-dev ## storages, models, providers and tools that fail: regenerates docs/faults.md
 	@$(BIN)/python -m benchmarks.faults
 
-providers: .venv/ready-dev ## recorded wires, replies and reports of providers, without a network: regenerates a table of docs/models.md
+providers: .venv/ready-dev ## recorded wires, replies and reports of providers, without a network: regenerates a table of docs/client_tests.md
 	@$(BIN)/python -m benchmarks.providers
 	@$(BIN)/python -m pytest tests/providers tests/reports tests/benchmarks/test_faults_models.py tests/state/reading/test_extraction.py
 

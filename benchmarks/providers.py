@@ -1,4 +1,4 @@
-"""`python -m benchmarks.providers`: writes what was tried for each provider into docs/models.md, from tables of tests.
+"""`python -m benchmarks.providers`: writes what was tried for each provider into docs/client_tests.md, from tables of tests.
 
 `make providers` runs the tests themselves, over servers on loopback that send and refuse what providers do.
 """
@@ -14,8 +14,8 @@ from tests.kit.providers.forms import FORMS, STRICTER
 from tests.providers import test_endings, test_incoming, test_limits, test_schemas, test_slips
 from tests.reports import test_data_files, test_files, test_mcp_servers, test_models
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "models.md"
-HEADING = "## What was tried\n"
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "client_tests.md"
+HEADING = "## Providers of models\n"
 REPORT = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 ONE = {"OpenAI chat": "OpenAI", "OpenAI Responses": "OpenAI", "Bedrock Converse": "Bedrock"}
 COLUMNS = (
