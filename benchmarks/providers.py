@@ -1,4 +1,4 @@
-"""`python -m benchmarks.providers`: writes what was tried for each provider into docs/client_tests.md, from tables of tests.
+"""`python -m benchmarks.providers`: writes what was tried for each provider into docs/client_tests.md, from tests.
 
 `make providers` runs the tests themselves, over servers on loopback that send and refuse what providers do.
 """
