@@ -32,7 +32,7 @@ from donewhen.graph.people.interjections import (
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.round import Role
-from donewhen.graph.step.audit import Subject, audit, is_audit_due, judged
+from donewhen.graph.step.audit import Subject, audit, audit_record, is_audit_due
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, recalled_spans, with_whole_texts
@@ -111,8 +111,8 @@ class Delivery(Talk[str]):
     """Verdicts on the goal's own criteria."""
     audit: Json | None = None
     """The `AuditRow` of the answer; None if no audit was due."""
-    judged: Json | None = None
-    """What the last audit of the answer leaves for the next one."""
+    audit_record: Json | None = None
+    """What the next audit of the answer needs of the last one."""
     form: OutputForm | None = None
     """The form of the structured result, if one is requested."""
     data: Any = None
@@ -208,7 +208,7 @@ class Delivery(Talk[str]):
         context, sources, room = self.context, list[SourceText](), SOURCE_CHARS
         for entry in self.values.get("journal") or ():
             if room > 0 and not entry.get("outside"):
-                text = (await context.caller.texts.whole(entry))["text"][:room]
+                text = (await context.caller.texts.load(entry))["text"][:room]
                 sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
                 room -= len(text)
         rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # takes seconds for megabytes of sources
@@ -367,9 +367,9 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     journal = [*(values.get("journal") or ()), *context.noted]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
-    subject, noted = replace(subject, before=delivery.judged), len(context.noted)
+    subject, count = replace(subject, last_audit=delivery.audit_record), len(context.noted)
     audit_row = await audit(context, subject)
-    delivery.audit, delivery.judged = dict(audit_row), judged(subject, audit_row, context.noted[noted:])
+    delivery.audit, delivery.audit_record = dict(audit_row), audit_record(subject, audit_row, context.noted[count:])
     doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
@@ -585,7 +585,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
     )
     profile = profile_text(settings.profile, language=settings.speaks)
     delivery.messages = [SystemMessage(instructions("deliver", profile)), HumanMessage(brief)]
-    if (answer := await delivery.have(WRITER)) or not delivery.written:
+    if (answer := await delivery.run(WRITER)) or not delivery.written:
         return answer
     # The answer that was sent back is the only one, so it is delivered, and its notes say what is wrong with it.
     if delivery.needs_audit and delivery.audit is None:
@@ -660,9 +660,9 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
     proof = Proof(context, goal, claims, scope)
     await check_criteria(proof)
-    delivery.verdicts, bad = proof.rows, proof.bad()
-    emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not bad)
-    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad]
+    delivery.verdicts, rejected = proof.rows, proof.rejected()
+    emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not rejected)
+    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]
 
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:

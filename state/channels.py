@@ -318,9 +318,10 @@ class Step(StepStored, total=False):
     """Short keys of accounted writes: of finished steps, and of others that work or wait."""
     earlier: list[AnyMessage]
     """Its rounds before it was dispatched again."""
-    length: Any
-    sent: Any
-    """The rounds of its last request, as they were fit for its model."""
+    transcript_length: Any
+    """Counts the characters of its transcript, each message once."""
+    fitted_rounds: Any
+    """The rounds of its last request, in the form that its model takes."""
     call_history: Any
     """Caches what is computed from the journal while the step works."""
     sources: Any
@@ -328,7 +329,7 @@ class Step(StepStored, total=False):
     programs: Any
     """The interpreter of its programs while the step works."""
     own_rounds: set[str]
-    """The first round that this process started or continued."""
+    """Empty until this process makes its first round of the step, which alone may find a reply saved by another."""
     allowance: Amounts
     run: Json
     """The run's state when the step was dispatched, for the audit."""

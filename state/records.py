@@ -496,6 +496,8 @@ class StepClaim(TypedDict, total=False):
     """The ledger key that interrupted the proof."""
     planned: bool
     """True if it is made of what the planned calls returned, and not by a model."""
+    whole: bool
+    """True if its result is the output of an executor as it is, which nobody had to read to claim it."""
 
 
 class StepRecord(TypedDict):

@@ -14,7 +14,7 @@ from donewhen.graph.people.answers import missing_tools
 from donewhen.graph.people.interjections import IN_PLANNING, heard_entries, new_interjections
 from donewhen.graph.planning.outcomes import PlanningRound, keep_shown_plan, planning_cursor, send_correction
 from donewhen.graph.round import Role, no_objections
-from donewhen.graph.step.talk import Talk, decides_nothing
+from donewhen.graph.step.talk import Talk, refuse_text
 from donewhen.prompts import brief, instructions, section
 from donewhen.state.channels import Json, Planning
 from donewhen.state.language.short_replies import has_question_mark
@@ -69,7 +69,7 @@ async def _ask_judge(round: PlanningRound, pause: OpenPause, words: str) -> tupl
     fence = round.state["brief"]["fence"]
     request = brief(section("shown", pause.text(whole=True), fence), section("reply", words, fence))
     reader = _Reader(round.call_context(), messages=[SystemMessage(instructions("consent")), HumanMessage(request)])
-    why = await reader.have(READER)
+    why = await reader.run(READER)
     emit_charge(round.runtime, None, reader.context.spent)
     return why, reader.context.spent
 
@@ -103,7 +103,7 @@ class _Reader(Talk[str]):
 
 READER: Role[_Reader, str | None] = Role(
     ask=_Reader.question,
-    read_text=decides_nothing,
+    read_text=refuse_text,
     objections=no_objections,
     handlers={"consent": _Reader.settle},
     example='A good reply is one call of consent with {"agrees": true}, or with {"agrees": false, "why": "…"}.',

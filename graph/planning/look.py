@@ -49,7 +49,7 @@ class Looks(Calls[Planning]):
     async def _rule(self, call: Call) -> Ruling:
         return await rule(call, self, GATES_OF_LOOKS)
 
-    async def _findable(self) -> tuple[Toolbox, set[str]]:
+    async def _searched_tools(self) -> tuple[Toolbox, set[str]]:
         state = self.planning
         offer = await offer_for_planning(self.deps, self.settings, state["brief"]["goal"], state["planning"])
         return self.deps.all_tools(self.settings), {*offer.bound, *offer.listed}
@@ -74,12 +74,12 @@ class Looks(Calls[Planning]):
             **before,
             "calls": [],
             "call_answers": [],
-            "found_tools": [*before["found_tools"], *self.found],
+            "found_tools": [*before["found_tools"], *self.found_tools],
             "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
         }
         looks = [entry for entry in self.noted if entry["source"] == "tool"]
         if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looks)):
-            self._send_back("submit_plan", plan["id"])
+            self._decline("submit_plan", plan["id"])
             after["sent_plan"] = None
         planning: PlanningRecord = {**self.planning["planning"], "work": after}
         return {"planning": planning, "journal": self.noted, "transcript": self.results, "spent": self.spent}

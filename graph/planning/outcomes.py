@@ -22,7 +22,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import IN_PLANNING, heard_entries, new_interjections
 from donewhen.graph.people.pauses import pause_message
 from donewhen.graph.round import Work, correct
-from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
+from donewhen.graph.step.audit import Subject, audit, audit_record, can_judge, is_audit_due
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import with_whole_texts
@@ -415,11 +415,11 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     if is_audit_due(round.settings, round.run, [*entries, *earlier]):
         verdicts = {PLANNING: [{"evidence": evidence}]}
         subject = Subject(round.run, arguments["text"], [*earlier, *words, *entries], output, verdicts)
-        subject = replace(subject, before=round.record["last_audit"])
+        subject = replace(subject, last_audit=round.record["last_audit"])
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.noted}
-        round.note(last_audit=judged(subject, cast("AuditRow", audited), context.noted))
+        round.note(last_audit=audit_record(subject, cast("AuditRow", audited), context.noted))
         if (doubts := doubts_to_send_back(audited)) and not round.was_corrected("answer"):
             update = send_correction(round.note_correction("answer"), message, [*doubts, ONLY_SHOWN])
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}

@@ -26,9 +26,9 @@ from donewhen.graph.llm.history import (
 )
 from donewhen.graph.llm.reply import Decision
 from donewhen.graph.round import Role
-from donewhen.graph.step.calls import make_reading
+from donewhen.graph.step.calls import make_read_call
 from donewhen.graph.step.gates import CallContext
-from donewhen.graph.step.talk import Talk, decides_nothing
+from donewhen.graph.step.talk import Talk, refuse_text
 from donewhen.graph.step.texts import recall
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, instructions, section
@@ -51,6 +51,7 @@ CHANGE_CHARS = 3_000
 AROUND = 150
 """Characters shown on either side of a cited passage."""
 LINE_CHARS = 160
+"""The most characters of an observation of which the index shows only the beginning."""
 ARGUMENT_CHARS = 1_000
 """The most characters of a read's arguments; a query may have its conditions at the end."""
 MOST_LINES = 300
@@ -58,11 +59,13 @@ MOST_LINES = 300
 CITED_CHARS = 1_500
 """A cited observation up to this length is shown in full."""
 WHOLE_CHARS, ROOM = 4_000, 6_000
-"""Observations up to the first length are shown in full while the second lasts: look-ups repeat the request."""
+"""An observation of up to WHOLE_CHARS is shown in full, as long as all of these together have no more than ROOM: each
+look-up sends the request again.
+"""
 READS = 8
 """The most read tools that the judge may call."""
 TOOLS, TOOL_CHARS = 16, 300
-"""Of up to so many tools the judge is told what each does, and so many characters of it."""
+"""The most tools of which the judge is told what they do, and the most characters of it."""
 EXAMPLE = (
     'A good reply is one call of audit with {"sentences": [{"n": 1, "shown": "yes", "by": ["s1.1"]}], "goal": {"met": '
     '"yes", "missing": []}} and an item for each sentence.'
@@ -89,8 +92,8 @@ class Subject:
     """Records by step."""
     step: str | None = None
     """The step, if its result is audited instead of the run's answer."""
-    before: Json | None = None
-    """What `judged` returned of the last audit of the same work, if there was one."""
+    last_audit: Json | None = None
+    """What `audit_record` returned of the last audit of the same work, if there was one."""
 
     @property
     def fence(self) -> str:
@@ -116,47 +119,46 @@ async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> 
     """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
 
     Its look-ups become observations in `context.noted`. Sentences that the last audit of the same work accepted are not
-    judged again unless something was changed or said since; what is the same as it was is not sent again (V12).
-    `reserve` are model calls kept for the end of the run, which an audit may use.
+    judged again unless something was changed or said since. If nothing at all is new, the last findings are returned
+    (V12). `reserve` are model calls kept for the end of the run, which an audit may use.
     """
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    whole = split_claims(subject.text, subject.output, str(subject.run.get("language") or "en"))
-    if _is_same_as_before(subject, whole):
-        assert subject.before is not None
-        return cast("AuditRow", subject.before["audit"])
+    sentences = split_claims(subject.text, subject.output, str(subject.run.get("language") or "en"))
+    if subject.last_audit is not None and _is_unchanged(subject, subject.last_audit, sentences):
+        return cast("AuditRow", subject.last_audit["audit"])
     accepted = _accepted_before(subject)
-    claims = [claim for claim in whole if claim not in accepted]
-    unknown = [e["id"] for e in subject.journal if e.get("unknown") and not e.get("outside")]
+    claims = [sentence for sentence in sentences if sentence not in accepted]
+    unknown_changes = [e["id"] for e in subject.journal if e.get("unknown") and not e.get("outside")]
     toolbox = deps.reads(settings)
     used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
     reads = toolbox.subset([name for name in toolbox if name in used][:READS])
-    asked = audit_brief(
+    brief_text = audit_brief(
         await _with_whole_texts(context, subject),
         claims,
         settings.today_text,
         _instructions(context, subject),
         _tool_lines(context, subject),
-        accepted=[claim for claim in whole if claim in accepted],
+        accepted=[sentence for sentence in sentences if sentence in accepted],
     )
     judge = _Judge(
         context,
         subject,
         claims,
-        unknown,
+        unknown_changes,
         reads,
         reserve,
         settings.audit_calls,
-        messages=[SystemMessage(instructions("audit")), HumanMessage(asked)],
+        messages=[SystemMessage(instructions("audit")), HumanMessage(brief_text)],
     )
-    found = await judge.have(JUDGE)
-    if not found["problem"]:
-        new = iter(found["sentences"])
-        rows = [accepted.get(claim) or next(new) for claim in whole]
-        found["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
-        emit(context.runtime, "audit", step=subject.step, **found)
-    return found
+    audit_row = await judge.run(JUDGE)
+    if not audit_row["problem"]:
+        new = iter(audit_row["sentences"])
+        rows = [accepted.get(sentence) or next(new) for sentence in sentences]
+        audit_row["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
+        emit(context.runtime, "audit", step=subject.step, **audit_row)
+    return audit_row
 
 
 @dataclass
@@ -165,40 +167,43 @@ class _Judge(Talk[AuditRow]):
 
     subject: Subject
     claims: Sequence[str]
-    unknown: Sequence[str]
-    """Changes of unknown outcome, which later observations may settle."""
+    """The sentences to judge."""
+    unknown_changes: Sequence[str]
+    """Ids of changes with an unknown outcome, which later observations may settle."""
     reads: Toolbox
     reserve: int
     """Model calls kept for the end of the run, which an audit may use."""
-    looks: int
-    """Look-ups that are left."""
-    explained: bool = False
-    """True if it was asked to explain its verdict, which happens once."""
-    found: AuditRow | None = None
+    lookups_left: int
+    asked_to_explain: bool = False
+    """True once it was asked to explain its verdict, which happens once."""
+    audit_row: AuditRow | None = None
+    """Its findings, once they are without objection."""
 
     def left(self) -> Amounts:
         """Return what may still be spent, with the reserve."""
-        left = super().left()
-        return {**left, "model_calls": left["model_calls"] + self.reserve} if "model_calls" in left else left
+        amounts = super().left()
+        if "model_calls" not in amounts:
+            return amounts
+        return {**amounts, "model_calls": amounts["model_calls"] + self.reserve}
 
     def end(self, problem: str) -> AuditRow:
-        """Say that nobody audited the text, and why."""
+        """Tell people that nobody audited the text, and why; return that as the findings."""
         emit(self.runtime, "note", text=f"Nobody audited the answer: {problem}")
         return unaudited(problem)
 
     async def question(self) -> Question:
         """Return the request: the brief, and what was looked up since."""
         context, subject = self.context, self.subject
-        looks = self.looks > 0
-        self.legal, self.tools = (AUDIT, self.reads) if looks else (AUDIT[:1], None)
-        controls = AUDIT if looks and _has_cuts(subject, context.noted) else AUDIT[:1]
-        instead = {"audit": settling_audit_tool()} if self.unknown else {}
+        may_look = self.lookups_left > 0
+        self.legal, self.tools = (AUDIT, self.reads) if may_look else (AUDIT[:1], None)
+        controls = AUDIT if may_look and _may_be_cut(subject, context.noted) else AUDIT[:1]
+        instead = {"audit": settling_audit_tool()} if self.unknown_changes else {}
         entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
-        seeing = partial(self.deps.model, "judge", self.settings)
+        get_model = partial(self.deps.model, "judge", self.settings)
         return Question(
             "judge",
-            await with_images(self.messages, entries, subject.fence, context.runtime, seeing),
-            [*control_tools(controls, instead), *(self.reads.definitions() if looks else ())],
+            await with_images(self.messages, entries, subject.fence, context.runtime, get_model),
+            [*control_tools(controls, instead), *(self.reads.definitions() if may_look else ())],
             allowance=self.left(),
             fence=subject.fence,
             must_call=True,
@@ -210,76 +215,75 @@ class _Judge(Talk[AuditRow]):
         """Return what is wrong with an audit; of a good one, the findings are kept."""
         if decision.kind != "audit":
             return []
-        later = _observed_after(self.unknown, [*self.subject.journal, *self.context.noted])
-        found = read_audit(decision.arguments, self.claims, later)
-        if isinstance(found, list):
-            return found
-        if not self.explained and (why := unexplained(found)):
-            self.explained = True
+        later = _observed_after(self.unknown_changes, [*self.subject.journal, *self.context.noted])
+        result = read_audit(decision.arguments, self.claims, later)
+        if isinstance(result, list):
+            return result
+        if not self.asked_to_explain and (why := unexplained(result)):
+            self.asked_to_explain = True
             return [why]
-        self.found = found
+        self.audit_row = result
         return []
 
-    async def settle(self, message: AIMessage, decision: Decision) -> AuditRow | None:
-        """Return the findings."""
-        return self.found
+    async def take_audit(self, message: AIMessage, decision: Decision) -> AuditRow | None:
+        """Return the findings, which `objections` read."""
+        return self.audit_row
 
     async def look_up(self, message: AIMessage, decision: Decision) -> None:
         """Make the look-ups as far as they are allowed."""
-        told = {call["id"]: await self._look_up(call) for call in decision.calls} | decision.refused
+        results = {call["id"]: await self._look_up(call) for call in decision.calls} | decision.refused
         if message.tool_calls or message.invalid_tool_calls:
-            answers = reply_messages(message, lambda id: told.get(id, "Not made."))
+            answers = reply_messages(message, lambda id: results.get(id, "Not made."))
         else:  # printed calls get their results in one message
-            answers = [HumanMessage("\n\n".join(told.values()))]
+            answers = [HumanMessage("\n\n".join(results.values()))]
         self.go_on([message, *answers])
 
     async def _look_up(self, call: Call) -> str:
         """Make one look-up; return what it found, or why it is not made."""
         context, limit = self.context, observation_limit(self.deps, self.settings, "judge")
-        self.looks -= 1
-        if self.looks < 0:
+        if self.lookups_left <= 0:
             return "Not made: all look-ups are used up. Decide by what you have seen."
+        self.lookups_left -= 1
         if call["name"] == "recall":
-            seen, room = (
-                [*context.caller.before, *self.subject.journal, *context.noted],
-                self.settings.observation_chars,
-            )
-            return (await recall(call, seen, context.caller.texts, context.caller.fence, room))[0]
+            entries, caller = [*context.caller.before, *self.subject.journal, *context.noted], context.caller
+            text, _ = await recall(call, entries, caller.texts, caller.fence, self.settings.observation_chars)
+            return text
         if first_exhausted(context.amounts_left(), ("tool_calls",)):
             return "Not made: the limit of tool calls is reached."
-        reading = await make_reading(context, call["name"], call["args"])
-        if isinstance(reading, str):
-            return f"Not made: {reading}"
-        entry = await context.caller.texts.whole(reading[0])
+        result = await make_read_call(context, call["name"], call["args"])
+        if isinstance(result, str):
+            return f"Not made: {result}"
+        entry = await context.caller.texts.load(result[0])
         return render_observation(entry, limit, fence=self.subject.fence)
 
 
 JUDGE: Role[_Judge, AuditRow | None] = Role(
     ask=_Judge.question,
-    read_text=decides_nothing,
+    read_text=refuse_text,
     objections=_Judge.objections,
-    handlers={"audit": _Judge.settle, "calls": _Judge.look_up},
+    handlers={"audit": _Judge.take_audit, "calls": _Judge.look_up},
     example=EXAMPLE,
     inside=True,
 )
 
 
-def _has_cuts(subject: Subject, looked_up: Sequence[JournalEntry]) -> bool:
-    """Return whether the judge may be shown less than all of what was observed, so that it can recall the rest."""
-    seen = [*subject.journal, *looked_up]
-    lengths = [len(entry["text"]) for entry in seen]
-    long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
-    return long or bool(subject.run.get("before")) or any(entry["stored"] for entry in seen)
+def _may_be_cut(subject: Subject, looked_up: Sequence[JournalEntry]) -> bool:
+    """Return whether the judge may be shown less than all of what was observed, so that it needs `recall`."""
+    entries = [*subject.journal, *looked_up]
+    lengths = [len(entry["text"]) for entry in entries]
+    is_long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
+    return is_long or bool(subject.run.get("before")) or any(entry["stored"] for entry in entries)
 
 
-def judged(subject: Subject, found: AuditRow, noted: Sequence[JournalEntry]) -> Json | None:
-    """Return what the next audit of the same work needs of this one, which looked up `noted`; None if it failed."""
-    usable = not (found["problem"] or found.get("nobody"))
-    return {"audit": dict(found), **_basis(replace(subject, journal=[*subject.journal, *noted]))} if usable else None
+def audit_record(subject: Subject, audit_row: AuditRow, looked_up: Sequence[JournalEntry]) -> Json | None:
+    """Return what the next audit of the same work needs of this one; None if nobody judged the text."""
+    if audit_row["problem"] or audit_row.get("nobody"):
+        return None
+    return {"audit": dict(audit_row), **_basis(replace(subject, journal=[*subject.journal, *looked_up]))}
 
 
 def _basis(subject: Subject) -> Json:
-    """Return what an audit rests on: the ids of changes, of statements of the user, of all observations, and quotes."""
+    """Return what an audit rests on: ids of the changes, of the user's statements and of all observations; quotes."""
     evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
     journal = [e for e in subject.journal if e["source"] != "result" and not e.get("outside")]
     return {
@@ -290,27 +294,25 @@ def _basis(subject: Subject) -> Json:
     }
 
 
-def _is_same_as_before(subject: Subject, claims: Sequence[str]) -> bool:
+def _is_unchanged(subject: Subject, last_audit: Json, sentences: Sequence[str]) -> bool:
     """Return whether the last audit judged these very sentences, and nothing was observed or said since."""
-    if (before := subject.before) is None:
-        return False
-    told = [row["text"] for row in before["audit"]["sentences"]]
-    return told == list(claims) and all(before[key] == ids for key, ids in _basis(subject).items())
+    judged_sentences = [row["text"] for row in last_audit["audit"]["sentences"]]
+    return judged_sentences == list(sentences) and all(last_audit[key] == ids for key, ids in _basis(subject).items())
 
 
 def _accepted_before(subject: Subject) -> dict[str, SentenceRow]:
     """Return the sentences that the last audit accepted, by their text; {} if something was changed or said since."""
-    before, basis = subject.before, _basis(subject)
-    if before is None or any(before[key] != basis[key] for key in ("changes", "words")):
+    last_audit, basis = subject.last_audit, _basis(subject)
+    if last_audit is None or any(last_audit[key] != basis[key] for key in ("changes", "words")):
         return {}
-    return {row["text"]: row for row in before["audit"]["sentences"] if row["shown"] == "yes"}
+    return {row["text"]: row for row in last_audit["audit"]["sentences"] if row["shown"] == "yes"}
 
 
 async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
-    """Load the full text of all changes and cited observations; the journal may have only a part."""
+    """Return the subject with the full text of all changes and cited observations, which the journal may have cut."""
     cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
     journal = [
-        await context.caller.texts.whole(entry)
+        await context.caller.texts.load(entry)
         if entry["stored"] and (entry["id"] in cited or entry["effect"] in WRITES)
         else entry
         for entry in subject.journal
@@ -319,33 +321,37 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
 
 
 def _instructions(context: CallContext, subject: Subject) -> str:
-    """Return the instructions that the work stood under: those of the profile, and of the executors that worked."""
+    """Return the instructions that the work followed: of the profile, and of the executors that the plan names."""
     deps, settings = context.deps, context.settings
-    named = dict.fromkeys(step.get("executor") for step in (subject.run.get("plan") or {}).get("steps") or ())
-    own = [deps.executors[name].profile for name in named if name in deps.executors.active]
-    return profile_text(settings.profile, "\n".join(filter(None, own)), settings.speaks)
+    names = dict.fromkeys(step.get("executor") for step in (subject.run.get("plan") or {}).get("steps") or ())
+    profiles = [deps.executors[name].profile for name in names if name in deps.executors.active]
+    return profile_text(settings.profile, "\n".join(filter(None, profiles)), settings.speaks)
 
 
 def _tool_lines(context: CallContext, subject: Subject) -> str:
-    """Return what the tools say they do, a line each; of many tools, and of those for checks, only the ones in use."""
+    """Return what the tools say they do, a line each.
+
+    Tools for checks are only listed if the plan names them or they were called; so are all tools if there are more than
+    TOOLS.
+    """
     toolbox = context.deps.all_tools(context.settings)
     planned = {name for step in (subject.run.get("plan") or {}).get("steps") or () for name in step.get("tools") or ()}
-    used = planned | {entry["tool"] for entry in subject.journal if is_tool_call(entry)}
-    few = len(toolbox) <= TOOLS
-    names = [name for name in toolbox if name in used or (few and not toolbox[name].is_check)][:TOOLS]
+    in_use = planned | {entry["tool"] for entry in subject.journal if is_tool_call(entry)}
+    are_few = len(toolbox) <= TOOLS
+    names = [name for name in toolbox if name in in_use or (are_few and not toolbox[name].is_check)][:TOOLS]
     return "\n".join(f"- {name}, {toolbox.effect(name)}: {toolbox[name].summary[:TOOL_CHARS]}" for name in names)
 
 
 def can_judge(deps: Deps, settings: Settings) -> bool:
-    """Return False if the role's model declares that it cannot judge."""
+    """Return False if the judge's model declares that it cannot judge."""
     try:
         return bool(getattr(deps.model("judge", settings), "judges", True))
-    except DoneWhenError:
+    except DoneWhenError:  # asking it will say what is wrong
         return True
 
 
 def _observed_after(changes: Sequence[str], journal: Sequence[JournalEntry]) -> dict[str, list[str]]:
-    """Return, for each of these changes, the readings and words of people after it, which can settle its outcome."""
+    """Return, by change, the ids of later reads and words of people, which can settle its outcome."""
     places = {entry["id"]: place for place, entry in enumerate(journal)}
     return {
         id: [e["id"] for e in journal[places[id] + 1 :] if e["ok"] and (e["effect"] == "read" or is_users_word(e))]
@@ -358,8 +364,8 @@ def audit_brief(
 ) -> str:
     """Render the judge's brief: the goal, the changes, what was cited and observed, and the claims.
 
-    `rules` are the instructions that the work stood under, `tools` what the tools say they do, `accepted` sentences of
-    the text that need no verdict again.
+    `rules` are the instructions that the work followed, `tools` what the tools say they do, `accepted` the sentences
+    of the text that need no verdict again.
     """
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
@@ -368,9 +374,8 @@ def audit_brief(
     evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
     cited, shown_whole = _cited_passages(subject, evidence, ids)
     statements = user_statements({**run, "journal": subject.journal})
-    told = {each["id"] for each in statements}
-    rest = [e for e in subject.journal if e["id"] not in ids | shown_whole | told and not e.get("outside")]
-    said = statement_lines(statements, None)
+    shown_ids = {*ids, *shown_whole, *(each["id"] for each in statements)}
+    rest = [e for e in subject.journal if e["id"] not in shown_ids and not e.get("outside")]
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
         section("instructions", rules),
@@ -380,7 +385,7 @@ def audit_brief(
         section("conversation", dialogue_text(conversation_before(run), fence)),
         section("earlier", earlier_index(run), fence),
         section("goal", run["goal"]),
-        section("user_said", said),
+        section("user_said", statement_lines(statements, None)),
         section("plan", _plan_text(plan, subject), fence),
         framed("changes", "\n".join(_change_lines(changes, run.get("approvals") or ())) or "none", fence),
         section("cited", cited, fence),
@@ -410,21 +415,21 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
 
 
 def _change_lines(entries: Iterable[JournalEntry], approvals: Iterable[Json]) -> Iterator[str]:
-    """Yield the changes; a change with an unknown outcome comes with what the user said about it later."""
-    denied = denials([*approvals])
+    """Yield the changes with their outcomes; for an unknown one, what the user said about it later."""
+    denials_left = denials([*approvals])
     for entry in entries:
         key = call_key(entry["tool"], entry["arguments"])
-        not_happened = bool(entry.get("unknown") and denied[key])
-        denied[key] -= not_happened
         outcome = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
-        outcome = "it did not happen, as the user said later" if not_happened else outcome
-        made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
-        told = _cut_middle(entry["text"], CHANGE_CHARS, entry["id"])
-        yield f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {told}"
+        if entry.get("unknown") and denials_left[key]:
+            denials_left[key] -= 1
+            outcome = "it did not happen, as the user said later"
+        arguments = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
+        text = _cut_middle(entry["text"], CHANGE_CHARS, entry["id"])
+        yield f"[{entry['id']}] {entry['tool']} {arguments}\n→ {outcome}: {text}"
 
 
 def _cut_middle(text: str, most: int, id: str = "") -> str:
-    """Return head and tail of a text that is too long; `recall` reads the outcome of a call, by its id."""
+    """Return the text, or head and tail of it if it is too long; with an id, it says how `recall` reads the rest."""
     if len(text) <= most:
         return text
     half, how = most // 2, f"; recall {id} reads them" if id else ""
@@ -451,8 +456,8 @@ def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collect
         if id not in shown_whole and len(text) <= max(CITED_CHARS, min(WHOLE_CHARS, room)):
             shown_whole.add(id)
             room -= len(text)
-        told = text if id in shown_whole else passages(text, quotes, AROUND)
-        lines.append(f"[{id}] {_source_text(entries[id])}{about}: {told}")
+        text = text if id in shown_whole else passages(text, quotes, AROUND)
+        lines.append(f"[{id}] {_source_text(entries[id])}{about}: {text}")
     return "\n".join(lines), shown_whole
 
 
@@ -463,25 +468,26 @@ def _source_text(entry: JournalEntry) -> str:
         return "words of the agent"
     by = " (another agent)" if entry.get("transcript") else ""
     by += " (in an earlier request)" if ":" in entry["id"] else ""
-    sent = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), ARGUMENT_CHARS) if entry["arguments"] else ""
-    return f"{entry['tool']}{by} {sent} {'ok' if entry['ok'] else 'failed'}".strip()
+    arguments = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
+    arguments = _cut_middle(arguments, ARGUMENT_CHARS)
+    return f"{entry['tool']}{by} {arguments} {'ok' if entry['ok'] else 'failed'}".strip()
 
 
 def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[str]) -> str:
-    """Render all observations except changes, oldest first.
+    """Render these observations, without the results of steps, oldest first, a line each.
 
-    Cited observations, then the latest, are shown in full while there is room; the others as one line.
+    While there is room, the texts of cited observations are whole, and then those of the latest; others are cut.
     """
-    kept = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
-    latest = {_call_and_result(e): e["id"] for e in kept}
+    listed = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
+    latest = {_call_and_result(e): e["id"] for e in listed}
     room, shown_whole = ROOM, set[str]()
-    for _, entry in sorted(enumerate(kept), key=lambda row: (row[1]["id"] in cited, row[0]), reverse=True):
+    for _, entry in sorted(enumerate(listed), key=lambda row: (row[1]["id"] in cited, row[0]), reverse=True):
         fits = len(entry["text"]) <= min(WHOLE_CHARS, room) or entry["source"] == "user"
         if fits and latest[_call_and_result(entry)] == entry["id"]:
             shown_whole.add(entry["id"])
             room -= len(entry["text"])
     lines = [f"[… {len(entries) - MOST_LINES} earlier ones are left out]"] if len(entries) > MOST_LINES else []
-    for entry in kept:
+    for entry in listed:
         same, text = latest[_call_and_result(entry)], entry["text"]
         if same != entry["id"]:
             text = f"the same as {same}"

@@ -43,8 +43,8 @@ from donewhen.graph.step.gates import (
     Ruling,
     StepContext,
     Wait,
+    ask_hooks,
     call_for_hooks,
-    hooks,
     rule,
     source_rows,
 )
@@ -91,9 +91,9 @@ EFFECT = "donewhen_effect"
 OBSERVATION = "donewhen_observation"
 """Metadata key of a call for the id of the observation that it becomes."""
 MOST_ASKED = 20
-"""Times that the tool of one call may ask, also where nobody is asked because a policy answers."""
+"""How often the tool of one call may ask; answers of a policy count, too."""
 WAITS = "asks"
-"""Error of a call whose tool waits for a person. It is stored, so it keeps its value."""
+"""The error of a call whose tool waits for a person. It is stored, so it keeps its value."""
 
 
 Change = TypeVar("Change")
@@ -108,12 +108,12 @@ class Calls(CallContext, ABC, Generic[Change]):
     """The most characters of an observation that the model is shown."""
     history: CallHistory = field(default_factory=CallHistory)
     held: list[str] = field(default_factory=list)
-    """Results of printed calls, which are sent back in one message when all are there."""
+    """Results of printed calls, which the model is sent in one message when all are there."""
     results: list[AnyMessage] = field(default_factory=list)
     """The messages for the model."""
     files: dict[str, str] = field(default_factory=dict)
-    found: list[str] = field(default_factory=list)
-    """Tools that `find_tools` found."""
+    found_tools: list[str] = field(default_factory=list)
+    """Names of tools that `find_tools` found."""
     recalled: list[Span] = field(default_factory=list)
     acted: bool = False
     """True once a call was made or answered, and not only refused."""
@@ -125,27 +125,27 @@ class Calls(CallContext, ABC, Generic[Change]):
         """Return what the gates say of a call."""
 
     @abstractmethod
-    async def _findable(self) -> tuple[Toolbox, set[str]]:
-        """Return the tools among which others can be found, and the names of those that are known already."""
+    async def _searched_tools(self) -> tuple[Toolbox, set[str]]:
+        """Return the tools that `find_tools` searches, and the names of those that the model has already."""
 
     @abstractmethod
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Change:
-        """Stop before the next call, at an open question of its tool, a ruling, or what became of it before."""
+        """Stop before the next call: its tool asks, a gate rules so, or nobody knows whether it was made before."""
 
     @abstractmethod
     def _finish(self) -> Change:
         """Return the update after all calls."""
 
     async def _unfold(self, first: Call) -> bool:
-        """Return whether the calls changed, as a program's next call stands first now; only steps have programs."""
+        """Put a program's next call first; return whether the calls changed. Only steps have programs."""
         return False
 
-    def _save_before(self, first: Call) -> Change | None:
-        """Return the update to be saved before this call is made; None if it can be made at once."""
+    def _update_before(self, first: Call) -> Change | None:
+        """Return the update that must be stored before this call is made; None if it can be made at once."""
         return None
 
     async def _rehearse(self) -> bool:
-        """Return whether the changes that a program makes after the first call stand behind that call now."""
+        """Put the changes that a program would make next behind its first call; return whether there are any."""
         return False
 
     async def run(self) -> Change:
@@ -160,8 +160,8 @@ class Calls(CallContext, ABC, Generic[Change]):
                 continue
             if await self._unfold(first):
                 continue
-            if saved := self._save_before(first):
-                return saved
+            if update := self._update_before(first):
+                return update
             group: dict[int, tuple[Call, Go | No]] = {}
             for number, call in enumerate(self._next_group(), self.observed + 1):
                 ruling = await self._rule(call)
@@ -170,9 +170,9 @@ class Calls(CallContext, ABC, Generic[Change]):
                 if isinstance(ruling, Wait) and "waiting" in ruling.change and await self._rehearse():
                     ruling = await self._rule(call)
                 if isinstance(ruling, Wait):
-                    if not (refused := await self._refused_question(ruling.change)):
+                    if not (refusal := await self._refusal_to_ask(ruling.change)):
                         return await self._halt(ruling)
-                    ruling = No(refused)
+                    ruling = No(refusal)
                 group[number] = call, ruling
             outcomes = await self._make(group)
             if isinstance(outcomes, UnknownEffect):
@@ -197,43 +197,45 @@ class Calls(CallContext, ABC, Generic[Change]):
             keys.add(key)
         return self.calls[: max(len(keys), 1)]
 
-    async def _refused_question(self, change: StepChange) -> str:
+    async def _refusal_to_ask(self, change: StepChange) -> str:
         """Return why hooks refuse to ask people what the step would wait for; "" if they agree or it does not wait."""
         waiting = change.get("waiting")
         return await self.deps.policies.refusal_of(waiting, self.caller.goal, self.runtime) if waiting else ""
 
     async def _make(self, group: Mapping[int, tuple[Call, Go | No]]) -> dict[int, CallOutcome] | UnknownEffect:
         """Carry out the calls in parallel; return their outcomes, or why a person must be asked about one of them."""
-        making = [carry_out(self, call, self._id_of(number), ruling) for number, (call, ruling) in group.items()]
-        made = [await making[0]] if len(making) == 1 else await asyncio.gather(*making)
+        started = [carry_out(self, call, self._id_of(number), ruling) for number, (call, ruling) in group.items()]
+        results = [await started[0]] if len(started) == 1 else await asyncio.gather(*started)
         self.meters.clear()
         outcomes: dict[int, CallOutcome] = {}
-        for number, outcome in zip(group, made, strict=True):
-            if isinstance(outcome, UnknownEffect):  # of a write, which is alone
-                return outcome
-            outcomes[number] = outcome
+        for number, result in zip(group, results, strict=True):
+            if isinstance(result, UnknownEffect):  # only a write returns it, and a write is alone in its group
+                return result
+            outcomes[number] = result
         return outcomes
 
     def _id_of(self, number: int) -> str:
         return f"{self.caller.id}.{number}"
 
     async def _look_up(self, call: Call) -> None:
-        """Show the model what it looked up, which is no observation; it is told if it read this before."""
-        fence, again = self.caller.fence, False
+        """Show the model what it looked up, which is no observation, and tell it if it read this before."""
+        fence = self.caller.fence
         if call["name"] == FIND_TOOLS:
-            toolbox, known = await self._findable()
-            came = await find_tools(self.deps, toolbox, call, known.union(self.found), fence)
-            self.found += came["names"]
-            text, new = str(came["text"]), bool(came["names"])
+            toolbox, names = await self._searched_tools()
+            search = await find_tools(self.deps, toolbox, call, names.union(self.found_tools), fence)
+            self.found_tools += search["names"]
+            text, is_new = str(search["text"]), bool(search["names"])
         else:
             entries, room = [*self.caller.before, *self.entries], self.settings.observation_chars
             text, span = await recall(call, entries, self.caller.texts, fence, room)
-            again = span is not None and [*span[1:]] in self._spans().get(span[0], ())
-            new = span is not None and not again
-            self.recalled += [span] if span and new else []
-        self.learned = self.learned or new
+            is_new = span is not None and [*span[1:]] not in self._spans().get(span[0], ())
+            if span and is_new:
+                self.recalled.append(span)
+            elif span:
+                text = f"{text}\nNote: you read this before."
+        self.learned = self.learned or is_new
         self.acted = True
-        self._show(call, f"{text}\nNote: you read this before." if again else text)
+        self._show(call, text)
 
     def _spans(self) -> dict[str, list[list[int]]]:
         """Return the ranges of characters that were recalled, by observation."""
@@ -243,15 +245,15 @@ class Calls(CallContext, ABC, Generic[Change]):
         return spans
 
     async def _record(self, call: Call, number: int, outcome: CallOutcome) -> Call | None:
-        """Charge the call, store its observation, and add the model's message.
+        """Charge the call, store its observation, and show its result to the model.
 
         A call that waits for a person is only charged, and returned with its questions.
         """
-        waiting = waits(call, outcome)
+        is_waiting = waits(call, outcome)
         if outcome.made:
-            charge: Amounts = {} if waiting and call.get("delegated") else {"tool_calls": 1}
+            charge: Amounts = {} if is_waiting and call.get("delegated") else {"tool_calls": 1}
             self.spent = add(add(self.spent, outcome.spent), charge)
-        if waiting:
+        if is_waiting:
             return cast("Call", {**call, **outcome.artifact})
         self.observed = number
         self.acted = self.acted or outcome.made or decision_on(call) == "answered"
@@ -259,16 +261,16 @@ class Calls(CallContext, ABC, Generic[Change]):
         entry = observe(self, call, self._id_of(number), outcome)
         if "program" in call:
             entry["program"] = call["program"]
-        before, changed = None, False
-        if called := is_tool_call(entry):
-            before, changed = self.history.before(entry, self.entries)
-        self.learned = self.learned or (before is None if called else entry["ok"])
+        earlier, changed = None, False
+        if is_call := is_tool_call(entry):
+            earlier, changed = self.history.before(entry, self.entries)
+        self.learned = self.learned or (earlier is None if is_call else entry["ok"])
         hint = _people_note(call)
-        if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
+        if earlier is None or changed or (entry["effect"] != "read" and entry["ok"]):
             self._show(call, self._render(entry, hint))
         else:
-            entry["same_as"] = before.get("same_as") or before["id"]
-            self._show(call, self._render_repetition(entry, hint, again="same_as" in before))
+            entry["same_as"] = earlier.get("same_as") or earlier["id"]
+            self._show(call, self._render_repetition(entry, hint, shown_twice="same_as" in earlier))
         if entry["effect"] in WRITES and not call.get("delegated") and (rows := await self._source_rows(call)):
             entry["sources"] = rows
         entry = await self.caller.texts.put_entry(entry)
@@ -281,30 +283,30 @@ class Calls(CallContext, ABC, Generic[Change]):
         for entry in await store_notes(self, self.observed + 1, notes):
             self.observed += 1
             self.noted.append(entry)
-            if "program" in call:  # the end of its program shows it
+            if "program" in call:  # it is shown when the program ends
                 entry["program"] = call["program"]
                 continue
-            shown = self._render(entry, "")
+            note = self._render(entry, "")
             if not call.get("native"):
-                self.held.append(shown)
+                self.held.append(note)
                 continue
             place, message = next(
                 (n, each) for n, each in enumerate(self.results) if getattr(each, "tool_call_id", "") == call["id"]
             )
-            self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
+            self.results[place] = message.model_copy(update={"content": f"{message.text}\n{note}"})
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
         return render_observation(entry, self.limit, hint, self.caller.fence)
 
-    def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
+    def _render_repetition(self, entry: JournalEntry, hint: str, *, shown_twice: bool) -> str:
         """Render an unchanged result: in full the second time, later in one line if that is shorter (X11)."""
-        said = f"As {entry['same_as']}, unchanged."
-        if not again or len(entry["text"]) <= len(said):
-            return self._render(entry, f"{hint} {said}".strip())
-        return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
+        note = f"As {entry['same_as']}, unchanged."
+        if not shown_twice or len(entry["text"]) <= len(note):
+            return self._render(entry, f"{hint} {note}".strip())
+        return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{note} {hint}".rstrip()
 
     def _show(self, call: Call, text: str) -> None:
-        if "program" in call:  # its program reads it
+        if "program" in call:  # the program reads it, and not the model
             return
         if call.get("native"):
             self.results.append(ToolMessage(text, tool_call_id=call["id"]))
@@ -315,7 +317,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         """Return where the arguments of a write come from; only steps write."""
         return []
 
-    def _send_back(self, name: str, id: str) -> None:
+    def _decline(self, name: str, id: str) -> None:
         """Answer a claim or plan that came with calls and is not taken, because a call waits or failed."""
         self.results.append(ToolMessage(LOOK_FIRST.format(name=name), tool_call_id=id))
 
@@ -336,7 +338,7 @@ class StepCalls(Calls[Step], StepContext):
     async def _rule(self, call: Call) -> Ruling:
         return await rule(call, self, GATES)
 
-    async def _findable(self) -> tuple[Toolbox, set[str]]:
+    async def _searched_tools(self) -> tuple[Toolbox, set[str]]:
         toolbox = self.deps.step_tools(self.settings, self.state)
         return toolbox, {*(await offer_for_step(self.deps, self.settings, toolbox, self.state)).bound}
 
@@ -350,8 +352,8 @@ class StepCalls(Calls[Step], StepContext):
     def _lookup_changes(self) -> StepChange:
         """Return the record's change: tools that were found, and what was recalled."""
         change = StepChange()
-        if self.found:
-            change["found"] = [*self.state["record"]["found"], *self.found]
+        if self.found_tools:
+            change["found"] = [*self.state["record"]["found"], *self.found_tools]
         return {**change, "recalled": spans} if (spans := self._spans()) else change
 
     def _update(self) -> Step:
@@ -362,7 +364,7 @@ class StepCalls(Calls[Step], StepContext):
             "spent": self.spent,
             "files": self.files,
         }
-        return {**update, "wrote": self.wrote} if self.wrote else update
+        return {**update, "wrote": self.new_writes} if self.new_writes else update
 
     def _finish(self) -> Step:
         """Return the update after all calls; a claim that came with them goes to goal_check if all succeeded."""
@@ -384,44 +386,52 @@ class StepCalls(Calls[Step], StepContext):
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record["then"]:
             after["then"] = None
-            called = [entry for entry in self.noted if entry["source"] == "tool"]
-            if called and all(entry["ok"] and is_tool_call(entry) for entry in called):
+            of_calls = [entry for entry in self.noted if entry["source"] == "tool"]
+            if of_calls and all(entry["ok"] and is_tool_call(entry) for entry in of_calls):
                 return {**update, "record": after, "decision": dict(claim)}
-            self._send_back(claim["kind"], claim["id"])
+            self._decline(claim["kind"], claim["id"])
         return {**update, "record": after}
 
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Step:
-        """Leave before the next call. The remaining calls are stored to run later.
+        """Leave before the next call. The remaining calls are stored, to be made when the step goes on.
 
-        If the step failed, they are answered now instead, and its model decides anew if the step is told to go on.
+        If the step fails, they are answered now instead. Should a person let it go on, its model decides anew.
         """
-        change = await self._leave_with(self.calls[0], why)
+        change = await self._change_to_leave(self.calls[0], why)
         if change["status"] == "failed":
             for call in self.calls:
                 self._show(call, f"Not run: {change['reason']}")
             self.calls = ()
         update = self._update()
         if claim := self.state["record"]["then"]:
-            self._send_back(claim["kind"], claim["id"])
+            self._decline(claim["kind"], claim["id"])
             change = {**change, "then": None}
-        frozen: StepChange = {"calls": list(self.calls), **change, "held": self.held, "observed": self.observed}
-        frozen = {**frozen, **self._lookup_changes()}
-        return {**update, **leave(self.state, self.runtime, frozen, self.results, self.spent, self.wrote)}
+        whole_change: StepChange = {
+            "calls": list(self.calls),
+            **change,
+            "held": self.held,
+            "observed": self.observed,
+            **self._lookup_changes(),
+        }
+        return {**update, **leave(self.state, self.runtime, whole_change, self.results, self.spent, self.new_writes)}
 
-    async def _leave_with(self, call: Call, why: Ask | Wait | UnknownEffect) -> StepChange:
-        """Return the record's change with which the step leaves; it fails if hooks do not let people be asked."""
+    async def _change_to_leave(self, call: Call, why: Ask | Wait | UnknownEffect) -> StepChange:
+        """Return the record's change with which the step leaves.
+
+        The step fails if hooks refuse to ask people whether a write was made.
+        """
         if isinstance(why, Wait):
             return why.change
         if not isinstance(why, UnknownEffect):
-            return relay_pause(call, why, self.state)
-        change = unknown_effect_pause(call, self.state, why)
-        if refused := await self._refused_question(change):
-            return {"status": "failed", "code": "not_asked", "reason": refused}
+            return {"status": "waiting", "waiting": relay_pause(call, why, self.state).dump()}
+        change: StepChange = {"status": "waiting", "waiting": unknown_effect_pause(call, self.state, why).dump()}
+        if refusal := await self._refusal_to_ask(change):
+            return {"status": "failed", "code": "not_asked", "reason": refusal}
         return change
 
 
 def count_silence(record: StepRecord, new: bool) -> StepChange:
-    """Return the record's change after a round: the current and the longest series of rounds without anything new."""
+    """Return the record's change after a round: how many rounds in a row brought nothing new, and the most so far."""
     rounds = 0 if new else record["silent"] + 1
     return {"silent": rounds, "silent_most": max(rounds, record["silent_most"])}
 
@@ -432,8 +442,8 @@ def silence_hint(state: Step, runtime: Runtime[Settings], rounds: int) -> str:
         return ""
     if rounds == SILENT_ROUNDS:
         emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
-    said = f"Nothing new was observed in {rounds} rounds."
-    return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
+    hint = f"Nothing new was observed in {rounds} rounds."
+    return f"{hint} Unless you wait for something: do something else, finish, ask, or give up."
 
 
 def open_question(call: Call) -> Ask | None:
@@ -443,7 +453,10 @@ def open_question(call: Call) -> Ask | None:
 
 
 def waits(call: Call, outcome: CallOutcome) -> bool:
-    """Return whether an executor or a tool waits for a person's answer; a tool's own artifact never says so."""
+    """Return whether the executor or tool that was called waits for a person's answer.
+
+    An artifact of the tool's own that looks like questions does not count.
+    """
     artifact = outcome.artifact if call.get("delegated") or outcome.error == WAITS else None
     return isinstance(artifact, Mapping) and bool(artifact.get("asks"))
 
@@ -453,29 +466,32 @@ def _people_note(call: Call) -> str:
     if call.get("delegated"):
         return ""
     notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
-    for asked, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
-        said = "nobody answered" if answer is None else f"they said {canonical_json(answer)[:500]}"
-        notes.append(f"the tool asked the user “{asked['question'][:500]}”; {said}")
+    for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
+        answer_text = "nobody answered" if answer is None else f"they said {canonical_json(answer)[:500]}"
+        notes.append(f"the tool asked the user “{ask['question'][:500]}”; {answer_text}")
     return " ".join(f"Note: {note}." for note in notes)
 
 
-async def _ask_after_call(call: Call, context: CallContext, outcome: CallOutcome) -> CallOutcome:
-    """Return the outcome after the hooks; a withheld result is stored nowhere, and the call's effect remains."""
-    about, policies = call_for_hooks(call, context, ok=outcome.ok, text=outcome.text), context.deps.policies
-    verdict = await policies.ask(policies.hooks.after_call, about, context.runtime)
-    if refused := verdict.refused_alone:
-        ok, text = outcome.ok and about.effect != "read", f"The call was made; its result is withheld: {refused}"
+async def _show_to_hooks(call: Call, context: CallContext, outcome: CallOutcome) -> CallOutcome:
+    """Show the outcome to the hooks; return it with their notes, and without its result if they withhold that.
+
+    A withheld result is stored nowhere. The call's effect remains.
+    """
+    made_call, policies = call_for_hooks(call, context, ok=outcome.ok, text=outcome.text), context.deps.policies
+    verdict = await policies.ask(policies.hooks.after_call, made_call, context.runtime)
+    if refusal := verdict.refused_alone:
+        ok, text = outcome.ok and made_call.effect != "read", f"The call was made; its result is withheld: {refusal}"
         outcome = replace(outcome, ok=ok, text=text, artifact=None, images=())
     return replace(outcome, notes=[*outcome.notes, *verdict.notes])
 
 
-async def _ask_before_questions(context: CallContext, outcome: CallOutcome) -> CallOutcome:
+async def _show_questions_to_hooks(context: CallContext, outcome: CallOutcome) -> CallOutcome:
     """Return the outcome of a call whose executor or tool asks people, or a failed one if hooks refuse a question."""
-    asked: Mapping[str, Any] = outcome.artifact
-    for ask in asked["asks"][len(asked.get("answers") or ()) :]:
+    artifact: Mapping[str, Any] = outcome.artifact
+    for ask in artifact["asks"][len(artifact.get("answers") or ()) :]:
         pending = cast("Pause", {**ask, "step": context.caller.id})
-        if refused := await context.deps.policies.refusal_of(pending, context.caller.goal, context.runtime):
-            text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refused}"
+        if refusal := await context.deps.policies.refusal_of(pending, context.caller.goal, context.runtime):
+            text = f"It wanted to ask a person “{ask['question'][:500]}”, and {refusal}"
             return replace(outcome, ok=False, text=text, artifact=None, error="interrupt")
     return outcome
 
@@ -492,32 +508,30 @@ async def ask_before_end(
     If they ask a question that a person answered in this run already, that answer decides.
     """
     caller, policies = context.caller, context.deps.policies
-    if not (hooks := policies.hooks.before_end):
+    if not (before_end := policies.hooks.before_end):
         return HookDecision()
     end = End(context.thread, caller.id, caller.goal, text, status, output)
-    verdict = await policies.ask(hooks, end, context.runtime)
+    verdict = await policies.ask(before_end, end, context.runtime)
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
     for entry in answers:
         if entry["source"] == "user" and entry["arguments"].get("question") == verdict.question:
-            said = str(entry["text"]).strip()
-            agreed = said.casefold() == END_OPTIONS[0] and entry["arguments"].get("by") == "user"
-            refused = "" if agreed else f"a person was asked “{verdict.question}” and said: {said[:500]}"
-            verdict = HookDecision(refused)
-            break
+            answer = str(entry["text"]).strip()
+            agreed = answer.casefold() == END_OPTIONS[0] and entry["arguments"].get("by") == "user"
+            return HookDecision("" if agreed else f"a person was asked “{verdict.question}” and said: {answer[:500]}")
     return verdict
 
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
     """Store the hooks' notes as journal entries, numbered from `first`."""
     caller, id = context.caller, context.caller.id
-    said = [
+    entries = [
         observation(f"{id}.{number}", id, caller.rounds, "check", text, tool="policy", at=now())
         for number, text in enumerate(notes, first)
     ]
-    for entry in said:
+    for entry in entries:
         emit_observation(context.runtime, entry)
-    return [await caller.texts.put_entry(entry) for entry in said]
+    return [await caller.texts.put_entry(entry) for entry in entries]
 
 
 async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
@@ -537,14 +551,13 @@ async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) 
 async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
     """Make the call; one with effects is made once, and its outcome is replayed if it was made before a crash.
 
-    `id` is that of its observation; if it waits for a person, it gets another one when it is made again. What is
-    returned is an UnknownEffect if a person must decide whether to make it.
+    `id` is that of its observation; a call that waits for a person gets another one when it is made again. Returns an
+    UnknownEffect if a person must decide whether to make it.
     """
     caller, tool = context.caller, context.tools[call["name"]]
-    again = (call["asked"],) if call.get("asked") else ()
-    who = (caller.texts.turn, caller.id, caller.attempt, caller.rounds)
-    where = (context.thread, *who, call.get("position", 0), *again)
-    key = effect_key(context.place.scope, *where, tool=call["name"], arguments=call["args"])
+    place = (context.thread, caller.texts.turn, caller.id, caller.attempt, caller.rounds, call.get("position", 0))
+    times_asked = (call["asked"],) if call.get("asked") else ()
+    key = effect_key(context.place.scope, *place, *times_asked, tool=call["name"], arguments=call["args"])
     run = partial(_run_call, context, call, id, ruling)
     outcome = await run(key) if tool.effect == "read" else await _run_once(context, call, id, key, run)
     if isinstance(outcome, UnknownEffect) or outcome.artifact is None:
@@ -561,34 +574,34 @@ async def _run_once(context: CallContext, call: Call, id: str, key: str, run: Ma
         context.place,
         step=caller.id,
         settled=caller.settled_writes,
-        own={*caller.own_writes, *context.wrote},
+        own={*caller.own_writes, *context.new_writes},
         turn=caller.texts.turn,
     )
     outcome = await perform(log, Effect(key, call, context.tools[call["name"]]), run)
     if isinstance(outcome, UnknownEffect):
         return outcome
     if outcome.key:
-        context.wrote.append(outcome.key)
+        context.new_writes.append(outcome.key)
     # The id may belong to another text, from another branch of the history.
     whole = None if outcome.whole else await caller.texts.get(id)
     return replace(outcome, text=whole) if whole and shorten_text(whole) == outcome.text else outcome
 
 
 async def _run_call(context: CallContext, call: Call, id: str, ruling: Go | No, key: str) -> CallOutcome:
-    """Call the tool unless hooks refuse that, and let hooks see the result; return it with the cost of its models."""
-    tool, hooked = context.tools[call["name"]], context.deps.policies.hooks.after_call
-    refused = ruling.why if isinstance(ruling, No) else await _outdated(call, context)
+    """Call the tool unless the ruling refuses that, and show the result to hooks; return it with what models cost."""
+    tool, after_call = context.tools[call["name"]], context.deps.policies.hooks.after_call
+    refusal = ruling.why if isinstance(ruling, No) else await _why_outdated(call, context)
     meter = Meter(context.amounts_left, context.deps.prices)
     context.meters.append(meter)
-    if refused:
-        outcome = CallOutcome(False, f"Not run: {refused}", error="refused")
+    if refusal:
+        outcome = CallOutcome(False, f"Not run: {refusal}", error="refused")
     else:
         outcome = await _call_tool(context, call, id, meter, key)
     if waits(call, outcome):
-        outcome = await _ask_before_questions(context, outcome)
+        outcome = await _show_questions_to_hooks(context, outcome)
     if not waits(call, outcome):
         outcome = replace(outcome, notes=ruling.notes) if ruling.notes else outcome
-        outcome = await _ask_after_call(call, context, outcome) if hooked else outcome
+        outcome = await _show_to_hooks(call, context, outcome) if after_call else outcome
         outcome = await keep_images(outcome, context.runtime) if outcome.images else outcome
     meter.close()
     if tool.effect != "read":
@@ -596,8 +609,8 @@ async def _run_call(context: CallContext, call: Call, id: str, ruling: Go | No, 
     return replace(outcome, spent=meter.spent)
 
 
-async def _outdated(call: Call, context: CallContext) -> str:
-    """Return that what a call replaces is no longer what its difference was shown to; "" if it is."""
+async def _why_outdated(call: Call, context: CallContext) -> str:
+    """Return why the call is refused: what it replaces changed since people saw the difference; "" if it did not."""
     replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"]) if "base" in call else None
     if replaced is None or base_of(replaced) == call["base"]:
         return ""
@@ -607,31 +620,34 @@ async def _outdated(call: Call, context: CallContext) -> str:
 
 
 async def _call_tool(context: CallContext, call: Call, id: str, meter: Meter, key: str) -> CallOutcome:
-    """Call the tool with the answers that people gave it so far. Pauses of the graph happen at the top level."""
-    caller, known, secrets = context.caller, context.tools[call["name"]], context.deps.secrets
+    """Call the tool with the answers that people gave it so far.
+
+    If it stops to ask, its questions are the outcome, because the graph pauses only at its top level.
+    """
+    caller, known_tool, secrets = context.caller, context.tools[call["name"]], context.deps.secrets
     config = without_listeners(context.config, meter)
-    about = {**config["metadata"], "step": caller.id, "attempt": caller.attempt, EFFECT: key, OBSERVATION: id}
-    config = {**config, "metadata": about}
+    metadata = {**config["metadata"], "step": caller.id, "attempt": caller.attempt, EFFECT: key, OBSERVATION: id}
+    config = {**config, "metadata": metadata}
     if call.get("answers"):
         config = with_resume_values(config, [*resume_values(call).values()])
     answered_asks.set((call.get("asks") or [])[: len(call.get("answers") or ())])
-    made = ToolCall(
-        known.tool,
+    tool_call = ToolCall(
+        known_tool.tool,
         {**call["args"], **call["given"]} if "given" in call else call["args"],
-        seconds_for(known.tool, call["args"], context.seconds),
+        seconds_for(known_tool.tool, call["args"], context.seconds),
         config,
         key,
         call["id"] or None,
         secrets=secrets,
-        callee=known.callee,
+        callee=known_tool.callee,
         shown=call["args"],
-        model=known.model,
+        model=known_tool.model,
         context=context.settings.tool_context,
     )
-    changed = {"turn": caller.texts.turn, "step": caller.id, "id": id, "tool": call["name"]}
+    author = {"turn": caller.texts.turn, "step": caller.id, "id": id, "tool": call["name"]}
     try:
-        with keep_changes(context.runtime.store, context.thread, changed, secrets):
-            return await call_tool(made)
+        with keep_changes(context.runtime.store, context.thread, author, secrets):
+            return await call_tool(tool_call)
     except GraphInterrupt as pause:
         return _outcome_of_pause(call, context, pause.args[0] if pause.args else ())
     except ParentCommand:
@@ -643,8 +659,8 @@ def _outcome_of_pause(call: Call, context: CallContext, interrupts: Sequence[Any
     """Return the outcome of a call whose tool stopped to ask: its questions if people may be asked, else a failure."""
     tool, secrets = context.tools[call["name"]].tool, context.deps.secrets
     if not (context.may_ask and interrupts):
-        asked = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
-        text = f"The tool stopped to ask a person, which only tools of a step can do: {asked}"
+        questions = "; ".join(str(interrupt_value(one))[:500] for one in interrupts)
+        text = f"The tool stopped to ask a person, which only tools of a step can do: {questions}"
         return CallOutcome(False, text, error="interrupt")
     if call.get("asked", 0) >= MOST_ASKED:
         return CallOutcome(False, f"The tool asked {MOST_ASKED} times and was given up.", error="interrupt")
@@ -677,7 +693,7 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
     elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
-        entry["refused"] = caller.spoken
+        entry["refused"] = caller.times_spoken
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:
@@ -691,10 +707,10 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     return entry
 
 
-async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallOutcome] | str:
-    """Make one of the runtime's own read calls; return its observation and result, or why it may not be made.
+async def make_read_call(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallOutcome] | str:
+    """Make a read call of the runtime itself; return its observation and outcome, or why it may not be made.
 
-    The caller checks that the budget allows a tool call.
+    Whoever calls this checks before that the budget allows a tool call.
     """
     number = context.observed + len(context.noted) + 1
     if (tool := context.tools.get(name)) is None or tool.effect != "read":
@@ -702,7 +718,7 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
         return f"the check may not run: {outside}"
     call, id = Call(id="", name=name, args=arguments), f"{context.caller.id}.{number}"
-    ruling = await hooks(call, context, Go())
+    ruling = await ask_hooks(call, context, Go())
     assert not isinstance(ruling, Wait), "hooks leave no step"
     outcome = await make_call(context, call, id, ruling)
     context.meters.clear()

@@ -52,38 +52,37 @@ NOT_SHOWN = "(The request has images or files attached, which are not shown here
 async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Let the executor work on the brief. Its output becomes one observation, as of a tool with the executor's name."""
     record, name = state["record"], state["step"]["executor"]
-    if gone := executor_problem(name, deps.executors):
-        return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
+    if problem := executor_problem(name, deps.executors):
+        return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": problem})
     executor = deps.executors[name]
-    whole = executor.passthrough and not state["step"].get("done_when")
+    gives_result = executor.passthrough and not state["step"].get("done_when")  # its output is the step's, as it is
     text = state["brief"]
-    if executor.remote is not None or whole:
+    if executor.remote is not None or gives_result:
         run, today = state["run"], record["today"] or runtime.context.today_text
-        forgets = executor.work is not None and bool(conversation_before(run) or run.get("background"))
-        text = handover_text(run, state["step"], today, whole=whole and not forgets)
-    first: Call = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
-    calls = [call for call in record["calls"] if not call.get("planned")] or [first]
-    now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
-    beside = (await brief_message("", state["attachments"], runtime)).content
-    handoff = replace(
-        _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
-    )
+        needs_past = executor.work is not None and bool(conversation_before(run) or run.get("background"))
+        text = handover_text(run, state["step"], today, whole=gives_result and not needs_past)
+    new_call: Call = {"id": "", "name": name, "args": {"brief": text}, "delegated": True}
+    calls = [call for call in record["calls"] if not call.get("planned")] or [new_call]
+    begun: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
+    content = (await brief_message("", state["attachments"], runtime)).content
+    attached = content[1:] if isinstance(content, list) else ()  # what stands behind the text
+    handoff = replace(_make_handoff(begun, calls[0], runtime, config), attached=attached)
     worker = ExecutorAsTool(executor, handoff, calls[0], deps.secrets)
-    handover = StepCalls.of(now, runtime, config, deps, {name: worker.as_tool()})
-    left = allowance_left(state).get("active_seconds")
+    handover = StepCalls.of(begun, runtime, config, deps, {name: worker.as_tool()})
+    seconds_left = allowance_left(state).get("active_seconds")
     longest = runtime.context.executor_seconds
-    handover.seconds = executor.seconds or (longest if left is None else min(longest, left))
+    handover.seconds = executor.seconds or (longest if seconds_left is None else min(longest, seconds_left))
     update = await handover.run()
-    return await _take_output(now, update, runtime) if whole else update
+    return await _take_output(begun, update, runtime) if gives_result else update
 
 
 def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
-    """Return the executor's input; the keys are added when the call is made."""
+    """Return the executor's input; its brief and keys are added when the call is made."""
     saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
-    voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
+    voice, node_context = Voice(runtime, state["step"]["id"], inside=True), copy_context()
 
     def tell(text: str) -> None:
-        here.copy().run(voice.say, text)
+        node_context.copy().run(voice.say, text)
 
     return Handoff(
         brief="",
@@ -102,16 +101,16 @@ def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: R
 
 
 async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) -> Step:
-    """Take the output of a passthrough executor as the step's result, without a model; if it failed, the step fails."""
+    """Claim that the output of a passthrough executor is the step's result; if the executor failed, the step fails."""
     if update["record"]["status"] != "running":
         return update
-    entry = await Texts.of(runtime.store, thread_of(runtime), state).whole(update["journal"][-1])
+    entry = await Texts.of(runtime.store, thread_of(runtime), state).load(update["journal"][-1])
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
-        failed: StepChange = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
-        return {**update, **leave(after, runtime, failed, update.get("transcript", ()), update.get("spent"))}
-    check = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
-    arguments = {"result": entry["text"], "goal_check": check}
+        change: StepChange = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
+        return {**update, **leave(after, runtime, change, update.get("transcript", ()), update.get("spent"))}
+    claims = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
+    arguments = {"result": entry["text"], "goal_check": claims}
     return {**update, "decision": {"kind": "finish_step", "arguments": arguments, "id": "", "whole": True}}
 
 
@@ -127,8 +126,8 @@ class ExecutorAsTool:
     def as_tool(self) -> KnownTool:
         """Return the executor as a tool with one argument, `brief`.
 
-        Its effects and targets are unknown. It needs no approval: the approved plan names it, and its configuration
-        limits its reach.
+        Its effects and targets are unknown, so it counts as a write. It needs no approval: the approved plan names the
+        executor, whose configuration limits its reach.
         """
         name = self.call["name"]
 
@@ -139,8 +138,8 @@ class ExecutorAsTool:
             )
 
         async def probe(arguments: Mapping[str, Any], idempotency_key: str) -> Any:
-            found = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
-            return found.output if found else False
+            report = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
+            return report.output if report else False
 
         about = {"conversation": self.handoff.conversation}
         tool = StructuredTool.from_function(
@@ -159,7 +158,7 @@ class ExecutorAsTool:
         return bool(executor.remote or (executor.graph and nested.is_durable(executor.graph, self.handoff.saver)))
 
     async def _lookup(self, key: str, conversation: str) -> Report | None:
-        """Return the report of an earlier handoff; None if it did not happen. Raises if that is unknown."""
+        """Return the report of an earlier handoff; None if it did not happen. Raises Unfinished if that is unknown."""
         handoff = replace(self.handoff, key=key, first=key, conversation=conversation, config=_without_checkpoints({}))
         if self.executor.graph is not None:
             return await nested.lookup(self.executor.graph, handoff)
@@ -168,7 +167,10 @@ class ExecutorAsTool:
         raise Unfinished("Nothing is kept of what it did.")
 
     async def _work(self, handoff: Handoff, config: RunnableConfig) -> tuple[Any, Json]:
-        """Work isolated from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
+        """Work apart from this graph: with its callbacks, but without its checkpoints, store and interrupts.
+
+        Return the output; or, if people have to be asked first, their questions as the artifact.
+        """
         isolated = _without_checkpoints(config)
         with set_config_context(isolated) as context:
             report = await asyncio.create_task(self._report(replace(handoff, config=isolated)), context=context)
@@ -177,9 +179,9 @@ class ExecutorAsTool:
         if report.failed:
             raise ToolException(report.failed)
         position = self.call.get("position", 0)
-        if report.unreached:  # repeat the handoff, to find an answer that did arrive
-            again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
-            return "It asks.", {"asks": again, "answers": [], "first": handoff.first, "position": position}
+        if report.unreached:  # under the same position the handoff finds an answer that did arrive after all
+            repeated = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
+            return "It asks.", {"asks": repeated, "answers": [], "first": handoff.first, "position": position}
         if report.asks:
             asks = [conceal_ask(ask, self.secrets) for ask in asks_of(report.asks)]
             return "It asks.", {"asks": asks, "answers": [], "first": handoff.first, "position": position + 1}
@@ -193,14 +195,16 @@ class ExecutorAsTool:
         if self.executor.remote is not None:
             return await self.executor.remote.work(handoff)
         work: Any = self.executor.work
-        found = await work(handoff.brief) if is_async(work) else await run_in_thread(partial(work, handoff.brief))
-        said = await found if inspect.isawaitable(found) else found
-        messages = [said] if isinstance(said, AIMessage) else []
-        return Report(nested.output_of(said, messages), said=messages)
+        output = await work(handoff.brief) if is_async(work) else await run_in_thread(partial(work, handoff.brief))
+        output = await output if inspect.isawaitable(output) else output
+        messages = [output] if isinstance(output, AIMessage) else []
+        return Report(nested.output_of(output, messages), said=messages)
 
 
 def _without_checkpoints(config: RunnableConfig) -> RunnableConfig:
-    """Return a run's callbacks and tags, without the `run_id` by which LangGraph would continue the last brief."""
+    """Return the callbacks, tags and metadata of a config, but not the `run_id` by which LangGraph would go on with the
+    last brief.
+    """
     metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "run_id"}
     callbacks, tags = config.get("callbacks"), config.get("tags") or []
     return {"callbacks": callbacks, "tags": tags, "metadata": metadata, "configurable": {}}

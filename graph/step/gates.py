@@ -1,7 +1,7 @@
-"""Decide whether a call may be made: the gates that it passes in order; the first that does not agree decides.
+"""Decide whether a call may be made: it passes the gates in order, and the first that does not agree decides.
 
-What an earlier call means for a write is decided as it is made (`graph/tools/effects.py`): only then two writers see
-each other.
+Whether an equal write was made before is asked again when the write is made (`graph/tools/effects.py`), because two
+writers see each other only then.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,34 +32,34 @@ from donewhen.state.records import WRITES, Call, JournalEntry, StepChange, decis
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
-MOST_REFUSED = 2
-"""Times that an equal write is sent although its service refuses it; once may be a passing fault."""
+MOST_REFUSALS = 2
+"""How often a service may refuse equal writes before no other is sent; a single refusal may be a passing fault."""
 MOST_ROWS, MOST_CHARS = 50, 200
-"""Bounds of what is kept of the sources of one call: the arguments, and the characters of each."""
+"""Of the sources of one call, the most arguments and the most characters of each that are kept."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes calls, and what they know and may spend: a step, planning, or the delivery."""
+    """The one that makes calls, with what it knows and may spend: a step, planning, or the delivery."""
 
     id: str
-    """The id of the step, or PLANNING or GOAL; those of their observations begin with it."""
+    """The id of the step, or PLANNING or GOAL; the ids of its observations begin with it."""
     goal: str
     texts: Texts
     left: Amounts
-    """What they may spend."""
+    """What it may spend."""
     known: Sequence[JournalEntry]
-    """The observations that they can cite."""
+    """The observations that it can cite."""
     before: Sequence[JournalEntry] = ()
-    """Observations of earlier requests, which they can recall."""
+    """Observations of earlier requests, which it can recall."""
     attempt: int = 1
     rounds: int = 0
     language: str = "en"
     fence: str = ""
-    spoken: int = 0
-    """How often people had spoken; this and the next two are of steps, because nobody else writes."""
+    times_spoken: int = 0
+    """How often people had spoken. Only steps have this and the next two, because nobody else writes."""
     settled_writes: Sequence[str] = ()
-    """Short keys of accounted writes."""
+    """Short keys of writes that others account for: finished steps, and those that work or wait."""
     own_writes: Sequence[str] = ()
     """Short keys of the writes of this attempt."""
 
@@ -68,19 +68,19 @@ class Caller:
         """Return the step as a caller."""
         record = state["record"]
         return cls(
-            state["step"]["id"],
-            state["goal"],
-            Texts.of(runtime.store, thread_of(runtime), state),
-            allowance_left(state),
-            known_entries(state),
-            state["before"],
-            record["attempt"],
-            record["rounds"],
-            state["language"],
-            state["fence"],
-            times_spoken(state),
-            state["settled_writes"],
-            [*record["wrote"], *state.get("wrote", ())],
+            id=state["step"]["id"],
+            goal=state["goal"],
+            texts=Texts.of(runtime.store, thread_of(runtime), state),
+            left=allowance_left(state),
+            known=known_entries(state),
+            before=state["before"],
+            attempt=record["attempt"],
+            rounds=record["rounds"],
+            language=state["language"],
+            fence=state["fence"],
+            times_spoken=times_spoken(state),
+            settled_writes=state["settled_writes"],
+            own_writes=[*record["wrote"], *state.get("wrote", ())],
         )
 
 
@@ -97,10 +97,10 @@ class CallContext:
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
     """The meters of calls in progress."""
-    wrote: list[str] = field(default_factory=list)
+    new_writes: list[str] = field(default_factory=list)
     """Short keys of the writes made here whose outcome is known."""
     observed: int = 0
-    """The number of observations before these; a step at work counts on."""
+    """The number of observations before those made here; in `Calls`, including them."""
     noted: list[JournalEntry] = field(default_factory=list)
     """The observations made here."""
     calls: Sequence[Call] = ()
@@ -125,11 +125,11 @@ class CallContext:
         return Place.of(self.config, depth=2)
 
     def amounts_left(self) -> Amounts:
-        """Return what may still be spent, minus the spending of these calls."""
-        running = self.spent
+        """Return what may still be spent, after what was spent here and what calls in progress have spent so far."""
+        spent = self.spent
         for meter in self.meters:
-            running = add(running, meter.least_spent)
-        return subtract(self.caller.left, running)
+            spent = add(spent, meter.least_spent)
+        return subtract(self.caller.left, spent)
 
     @property
     def entries(self) -> list[JournalEntry]:
@@ -173,7 +173,7 @@ class No:
 
     why: str
     unless_made: bool = False
-    """True if a known outcome of this very call counts all the same, as after a crash."""
+    """True if the outcome counts all the same where the call was made already, as before a crash."""
     notes: Sequence[str] = ()
 
 
@@ -190,7 +190,7 @@ Gate = Callable[[Call, C, Go], Awaitable[Ruling]]
 """(call, its surroundings, what the gates before agreed to) → the ruling."""
 
 
-async def answered_by_person(call: Call, context: CallContext, go: Go) -> Ruling:
+async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse a call that a person refused, or answered in place of its tool."""
     match call.get("decided"):
         case {"kind": "answered", "text": text}:
@@ -200,21 +200,21 @@ async def answered_by_person(call: Call, context: CallContext, go: Go) -> Ruling
     return go
 
 
-async def exists(call: Call, context: CallContext, go: Go) -> Ruling:
+async def require_tool(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse a call of a tool that is gone."""
     if call["name"] in context.tools:
         return go
     return No(f"there is no tool {call['name']} {'' if context.may_ask else 'to look with '}any more")
 
 
-async def inside_paths(call: Call, context: CallContext, go: Go) -> Ruling:
+async def keep_to_paths(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse a call with a path outside of `Profile.allowed_paths`."""
     outside = context.tools[call["name"]].path_problem(call["args"], context.settings.profile.allowed_paths)
     return No(outside) if outside else go
 
 
-async def refused_before(call: Call, context: StepContext, go: Go) -> Ruling:
-    """Refuse an equal call of one that a person rejected in this request, unless they said more since."""
+async def respect_rejections(call: Call, context: StepContext, go: Go) -> Ruling:
+    """Refuse a call equal to one that a person rejected in this request, unless they said more since."""
     state = context.state
     rejected = {**state["rejected"], **state["record"]["rejected"]}
     if not rejected or decision_on(call) != "undecided":
@@ -225,75 +225,76 @@ async def refused_before(call: Call, context: StepContext, go: Go) -> Ruling:
     return No(f"the user rejected this very call before: {why}")
 
 
-async def declined_before(call: Call, context: StepContext, go: Go) -> Ruling:
+async def limit_refusals(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse a write that its service refused twice, until something else was written or a person spoke (Q69)."""
     if decision_on(call) != "undecided" or context.tools[call["name"]].effect != "write":
         return go
-    key, refused = call_key(call["name"], call["args"]), list[JournalEntry]()
+    key, refusals = call_key(call["name"], call["args"]), list[JournalEntry]()
     for entry in context.entries:
-        if _is_write(entry, key) and "refused" in entry:
-            refused.append(entry)
+        if _is_equal_write(entry, key) and "refused" in entry:
+            refusals.append(entry)
         elif entry["source"] == "user" or (entry["effect"] in WRITES and entry["ok"]):
-            refused.clear()
-    refused = [entry for entry in refused if entry["refused"] == context.caller.spoken]
-    if len(refused) < MOST_REFUSED:
+            refusals.clear()
+    refusals = [entry for entry in refusals if entry["refused"] == context.caller.times_spoken]
+    if len(refusals) < MOST_REFUSALS:
         return go
-    said = " ".join(refused[-1]["text"].split())[:300]
+    error_text = " ".join(refusals[-1]["text"].split())[:300]
     return No(
-        f"this very call was refused before ({refused[-1]['id']}: {said}), and nothing was written since. Change it, "
-        "do what it needs first, or ask the user"
+        f"this very call was refused before ({refusals[-1]['id']}: {error_text}), and nothing was written since. "
+        "Change it, do what it needs first, or ask the user"
     )
 
 
 def times_spoken(state: Step) -> int:
     """Return how often people have answered, decided or said something that the step knows of."""
-    decided = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
-    return len(decided) + len(state["asked"]) + len(state["record"]["heard"])
+    decisions = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
+    return len(decisions) + len(state["asked"]) + len(state["record"]["heard"])
 
 
-def _is_write(entry: JournalEntry, key: str) -> bool:
-    made = entry["effect"] == "write" and entry["source"] == "tool"
-    return made and call_key(entry["tool"], entry["arguments"]) == key
+def _is_equal_write(entry: JournalEntry, key: str) -> bool:
+    is_write = entry["effect"] == "write" and entry["source"] == "tool"
+    return is_write and call_key(entry["tool"], entry["arguments"]) == key
 
 
-async def hooks(call: Call, context: CallContext, go: Go) -> Ruling:
+async def ask_hooks(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask the hooks, unless a person knows what became of the call.
 
-    An approval answers their question, but not about a call that was approved beside another: people had not seen it.
+    An approval answers a hook's question. If the call was approved beside another one, people did not see the question,
+    and it is asked.
     """
-    asked = context.deps.policies.hooks.before_call
-    if not asked or decision_on(call) == "known":
+    before_call = context.deps.policies.hooks.before_call
+    if not before_call or decision_on(call) == "known":
         return go
-    verdict = await context.deps.policies.ask(asked, call_for_hooks(call, context), context.runtime)
+    verdict = await context.deps.policies.ask(before_call, call_for_hooks(call, context), context.runtime)
     decided = call.get("decided")
     is_answered = decided is not None and decided["kind"] == "approved" and not decided.get("beside")
-    refused, question = verdict.refused, "" if is_answered else verdict.question
-    if question and not refused and not context.may_ask:
-        refused = f"a person would have to agree, in a step: {question}"
-    return No(refused, unless_made=True, notes=verdict.notes) if refused else Go(verdict.notes, question)
+    refusal, question = verdict.refused, "" if is_answered else verdict.question
+    if question and not refusal and not context.may_ask:
+        refusal = f"a person would have to agree, in a step: {question}"
+    return No(refusal, unless_made=True, notes=verdict.notes) if refusal else Go(verdict.notes, question)
 
 
-async def budget(call: Call, context: CallContext, go: Go) -> Ruling:
+async def keep_to_budget(call: Call, context: CallContext, go: Go) -> Ruling:
     """Leave the step if no call may be made any more."""
     return Wait({"status": "ready", "code": ""}) if first_exhausted(context.amounts_left(), ("tool_calls",)) else go
 
 
-async def consent(call: Call, context: StepContext, go: Go) -> Ruling:
+async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
     reason = "differs" if call.get("differs") and decision_on(call) == "undecided" else reason
     traces = await _trace(call, context) if reason == "new" else {}
     if reason == "new" and not traces.get(call.get("position", 0)):
         reason = "again" if _was_made(call, context) else "alike" if _is_like_unknown(call, context) else None
-    elif reason is None and _was_made(call, context, replaced=True):
+    elif reason is None and _was_made(call, context, only_replaced=True):
         reason = "again"
     if reason is None:
         if not go.question:
             return go
         reason = "hook"
     if reason == "unlisted" and "write" in state["promotable"]:
-        wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
-        why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
+        call_text = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
+        why = f"it takes {call_text}, which its plan, that nobody was shown, does not list"
         return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
     if reason == "unlisted" and (others_step := _step_that_lists(call["name"], state)):
         return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")
@@ -317,22 +318,22 @@ def _step_that_lists(tool: str, state: Step) -> str:
     run = state["run"]
     if not is_about_write(run["planning"]):
         return ""
-    found = (step["id"] for step in (run.get("plan") or {}).get("steps", ()) if tool in (step.get("tools") or ()))
-    return next(found, "")
+    steps = (run.get("plan") or {}).get("steps", ())
+    return next((step["id"] for step in steps if tool in (step.get("tools") or ())), "")
 
 
 GATES: Sequence[Gate[StepContext]] = (
-    answered_by_person,
-    exists,
-    inside_paths,
-    refused_before,
-    declined_before,
-    hooks,
-    budget,
-    consent,
+    follow_decision,
+    require_tool,
+    keep_to_paths,
+    respect_rejections,
+    limit_refusals,
+    ask_hooks,
+    keep_to_budget,
+    require_consent,
 )
 """The gates of a step's calls."""
-GATES_OF_LOOKS: Sequence[Gate[CallContext]] = (exists, inside_paths, hooks, budget)
+GATES_OF_LOOKS: Sequence[Gate[CallContext]] = (require_tool, keep_to_paths, ask_hooks, keep_to_budget)
 """The gates of planning's reads, for which nobody is asked."""
 
 
@@ -371,39 +372,40 @@ def _approval_reason(call: Call, context: StepContext) -> Reason | None:
     return "by_tool" if approval == "ask" else "new"
 
 
-def _was_made(call: Call, context: StepContext, *, replaced: bool = False) -> bool:
-    """Return whether an equal write succeeded as often as the plan says: in this step, or in steps that it replaces.
+def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) -> bool:
+    """Return whether equal writes succeeded as often as the plan says: in this step, or in steps that it replaces.
 
-    With `replaced` only the latter count.
+    With `only_replaced`, those of this step do not count.
     """
     state, tool = context.state, context.tools[call["name"]]
     if tool.repeatable or decision_on(call) != "undecided":
         return False
-    key, id, since = call_key(call["name"], call["args"]), state["step"]["id"], state["record"]["before"]
+    key, id, first = call_key(call["name"], call["args"]), state["step"]["id"], state["record"]["before"] + 1
     others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
-    equal = [entry for entry in context.entries if entry["ok"] and _is_write(entry, key)]
-    own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) > since}
-    made = {entry["id"] for entry in equal if entry["step"] not in others} - (own if replaced else set())
+    equal = [entry for entry in context.entries if entry["ok"] and _is_equal_write(entry, key)]
+    own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) >= first}
+    counted = {entry["id"] for entry in equal if entry["step"] not in others} - (own if only_replaced else set())
     planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
-    return len(made) >= max(planned, 1)
+    return len(counted) >= max(planned, 1)
 
 
 def _is_like_unknown(call: Call, context: StepContext) -> bool:
-    """Return whether a write of this step with the same required arguments may have happened; of equal ones another
-    question asks.
+    """Return whether a write of this step with the same required arguments may have happened.
+
+    Writes whose arguments are all equal do not count here: `perform` asks about them.
     """
     tool, id = context.tools[call["name"]], context.caller.id
     if tool.repeatable or not (required := tool.parameters.get("required")):
         return False
-    outcomes = {
+    latest = {
         content_key(tool.tool, entry["arguments"]): entry
         for entry in context.entries
         if entry["step"] == id and entry["source"] == "tool" and entry["tool"] == call["name"]
     }
-    outcomes.pop(content_key(tool.tool, call["args"]), None)
-    unknown = (entry["arguments"] for entry in outcomes.values() if entry.get("unknown"))
-    wanted = canonical_json([call["args"].get(name) for name in required])
-    return any(canonical_json([each.get(name) for name in required]) == wanted for each in unknown)
+    latest.pop(content_key(tool.tool, call["args"]), None)
+    unknown = (entry["arguments"] for entry in latest.values() if entry.get("unknown"))
+    required_values = canonical_json([call["args"].get(name) for name in required])
+    return any(canonical_json([each.get(name) for name in required]) == required_values for each in unknown)
 
 
 def _number_of(entry: JournalEntry) -> int:
@@ -416,37 +418,45 @@ def _needs_approval_too(call: Call, context: StepContext, traces: Traces) -> boo
 
 
 async def _trace(call: Call, context: StepContext) -> Traces:
-    """Return, by position, the arguments of the calls that have one without a source; {} if this call has none."""
-    known, traced = await _look_up_sources(call, context)
+    """Return, by position, the arguments of this call and of those after it, except where all of them have a source.
+
+    If all arguments of this call have one, the others are not looked at, and {} is returned.
+    """
+    sources, traced = await _look_up_sources(call, context)
     if not lacks_source(traced):
         return {}
-    asked = [each for each in context.calls if _approval_reason(each, context) == "new"]
-    find = (partial(context.tools[each["name"]].trace, each["args"], known) for each in asked)
-    found = [await run_in_thread(each) for each in find]
-    both = zip(asked, found, strict=True)
-    return {each.get("position", 0): arguments for each, arguments in both if lacks_source(arguments)}
+    traces: dict[int, Sequence[Argument]] = {}
+    for each in context.calls:
+        if _approval_reason(each, context) == "new":
+            arguments = await run_in_thread(partial(context.tools[each["name"]].trace, each["args"], sources))
+            if lacks_source(arguments):
+                traces[each.get("position", 0)] = arguments
+    return traces
 
 
 async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, list[Argument]]:
-    """Return the known sources and the call's arguments with theirs; long results are read only if one has none."""
+    """Return the known sources, and the call's arguments with theirs.
+
+    Long results and the user's latest words are read only if an argument has no source without them.
+    """
     state, trace = context.state, context.tools[call["name"]].trace
 
     def look() -> tuple[Sources, list[Argument]]:
-        known = state["sources"]() if "sources" in state else Sources()
+        sources: Sources = state["sources"]()
         for entry in context.entries:
-            known.observe(entry)
-        return known, trace(call["args"], known)
+            sources.observe(entry)
+        return sources, trace(call["args"], sources)
 
-    known, traced = await run_in_thread(look)  # seconds for megabytes of results
+    sources, traced = await run_in_thread(look)  # it takes seconds for megabytes of results
     if not lacks_source(traced):
-        return known, traced
-    for id in known.long:
-        known.read(id, await context.caller.texts.get(id) or "")
+        return sources, traced
+    for id in sources.long:
+        sources.read(id, await context.caller.texts.get(id) or "")
     cursor, place = state["interjection_cursor"], state["step"]["id"]
-    for said in await new_interjections(context.runtime, cursor, place):
-        if known.is_new(said["key"]):
-            known.answer(said["text"])
-    return known, await run_in_thread(partial(trace, call["args"], known))
+    for words in await new_interjections(context.runtime, cursor, place):
+        if sources.is_new(words["key"]):
+            sources.answer(words["text"])
+    return sources, await run_in_thread(partial(trace, call["args"], sources))
 
 
 async def source_rows(call: Call, context: StepContext) -> list[Json]:

@@ -45,14 +45,13 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
     graph.add_node("decide", Node(decide))
     graph.add_node("act", Node(act))
     graph.add_node("goal_check", Node(goal_check))
-    left, more = {END: "ended, or waits"}, {"decide": "next round"}
-    begin = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
-    add_route(graph, START, after_dispatch, {**begin, "decide": "a round"}, inside=True)
-    add_route(graph, "delegate", after_round, {"goal_check": "its word is the result", **more, **left}, inside=True)
-    decided = {"act": "calls", "goal_check": "claims to be done", **more, **left}
-    add_route(graph, "decide", after_round, decided, inside=True)
-    acted = {"goal_check": "the plan's calls may be all", "act": "a program's next change", **more, **left}
-    add_route(graph, "act", after_calls, acted, inside=True)
+    first = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
+    add_route(graph, START, after_dispatch, {**first, "decide": "a round"}, inside=True)
+    default = {"decide": "next round", END: "ended, or waits"}
+    add_route(graph, "delegate", after_round, {"goal_check": "its word is the result", **default}, inside=True)
+    add_route(graph, "decide", after_round, {"act": "calls", "goal_check": "claims to be done", **default}, inside=True)
+    after_act = {"goal_check": "the plan's calls may be all", "act": "a program's next change", **default}
+    add_route(graph, "act", after_calls, after_act, inside=True)
     add_route(graph, "goal_check", after_round, {"decide": "not proven", END: "proven, or waits"}, inside=True)
     return graph.compile(name="step")
 
@@ -60,12 +59,12 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
 def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
     """Continue where the step waited, with its stored calls or claim, so that no model is asked again."""
     record = state["record"]
-    alone = state["alone"] and not record["delegated"]
-    if (calls := record["calls"]) and not (alone and calls[0].get("planned")):
+    to_executor = state["alone"] and not record["delegated"]  # with the calls that the plan wrote down for it
+    if (calls := record["calls"]) and not (to_executor and calls[0].get("planned")):
         return "delegate" if calls[0].get("delegated") else "act"
     if record["claim"]:
         return "goal_check"
-    return "delegate" if alone else "decide"
+    return "delegate" if to_executor else "decide"
 
 
 def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
@@ -78,10 +77,10 @@ def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
 
 
 def after_calls(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
-    """Go to `goal_check` if the plan's calls may be all that the step is, before any model is asked."""
-    onward = after_round(state)
-    alone = onward == "decide" and not state["record"]["rounds"] and shown_by_calls(state["step"])
-    return "goal_check" if alone else onward
+    """Go on as after a round, but to `goal_check`, before any model is asked, if the plan's calls may be enough."""
+    next_node = after_round(state)
+    is_complete = next_node == "decide" and not state["record"]["rounds"] and shown_by_calls(state["step"])
+    return "goal_check" if is_complete else next_node
 
 
 # The inputs of a step are read from the run whenever it starts or continues, so that they are stored once; the step
@@ -89,19 +88,18 @@ def after_calls(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
 
 
 def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
-    """Return the inputs of `execute` for one step: of other steps only results and citable observations.
+    """Return the inputs of `execute` for the step that `sent` names.
 
-    Citable are the observations of planning, of the step's dependencies, and of steps that a later plan replaced.
-    `sent` names the step. The date comes from its record, because a brief never changes while a step works.
+    Of other work it gets what it can cite: the observations of planning, of its dependencies, and of steps that a later
+    plan replaced. The date comes from its record, because a brief never changes while a step works.
     """
     id = sent["id"]
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
-    record, step, needed = records[id], find_step(plan, id), ancestors(plan, id)
+    record, step, dependencies = records[id], find_step(plan, id), ancestors(plan, id)
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
     today, missing = record["today"] or settings.today_text, deps.missing_tools(step)
-    others = [other for key, other in records.items() if key != id]
-    # An attempt that goes on accounts for its own writes.
-    wrote = [key for other in others if other["status"] in AT_WORK for key in other["wrote"]]
+    # The step's own writes are not among these: its attempt accounts for them itself.
+    others_at_work = [other for key, other in records.items() if key != id and other["status"] in AT_WORK]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None
     return {
@@ -116,19 +114,22 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "language": run.get("language", "en"),
         "granted_tools": ((run.get("approval") or {}).get("tools") or {}).get(id, []),
         "approved_effects": (run.get("approval") or {}).get("effects") or {},
-        "brief": step_brief(run, step, needed, replaced, today=today, missing=missing),
+        "brief": step_brief(run, step, dependencies, replaced, today=today, missing=missing),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
         "last": all(records[each["id"]]["status"] in FINAL for each in plan["steps"] if each["id"] != id),
-        "known": [*citable_entries(journal, {id, PLANNING, *needed, *replaced}), *decision_entries(run)],
+        "known": [*citable_entries(journal, {id, PLANNING, *dependencies, *replaced}), *decision_entries(run)],
         "before": run.get("before") or [],
         "interjection_cursor": run.get("interjection_cursor") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in each["rejected"].items()},
-        "settled_writes": [*(run.get("settled_writes") or ()), *wrote],
+        "settled_writes": [
+            *(run.get("settled_writes") or ()),
+            *(key for other in others_at_work for key in other["wrote"]),
+        ],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
-        "length": TranscriptLength(),
-        "sent": FitRounds(),
+        "transcript_length": TranscriptLength(),
+        "fitted_rounds": FitRounds(),
         "call_history": CallHistory(),
         "sources": cache(partial(sources_of, run, id, today)),
         "programs": Sandbox(),

@@ -37,36 +37,35 @@ Traces = Mapping[int, Sequence[Argument]]
 """The arguments of calls that have one without a source, by the position of the call in its reply."""
 
 MOST_SHOWN = 10
-"""The most arguments that a question lists; the call itself is shown in full."""
+"""The most arguments whose sources a question lists; the call itself is shown in full."""
 
 
 def leave(
     state: Step,
     runtime: Runtime[Settings],
     change: StepChange,
-    new: Sequence[AnyMessage] = (),
+    messages: Sequence[AnyMessage] = (),
     spent: Mapping[str, float] | None = None,
-    wrote: Sequence[str] = (),
+    new_writes: Sequence[str] = (),
 ) -> Step:
     """Return the update with which a step ends or waits: its record, and its new rounds if it may continue.
 
-    `spent` and `wrote` are what this node spent and wrote, which it returns besides this update. The writes of a
-    finished step are accounted for by the run; other writes stay with their attempt.
+    `messages`, `spent` and `new_writes` are those of this node, which returns the last two besides this update. When
+    the step is done, the run accounts for its writes; until then, the attempt that made them.
     """
     record: StepRecord = {**state["record"], **change_status(state["record"], change, now())}
-    wrote_so_far = [*record["wrote"], *state.get("wrote", ()), *wrote]
-    record["wrote"] = wrote_so_far
+    record["wrote"] = [*record["wrote"], *state.get("wrote", ()), *new_writes]
     record["spent"] = add(record["spent"], add(state.get("spent"), spent))
     if (waiting := change.get("waiting")) and load_pause(waiting).counted:
         record["questions"] = record["questions"] + 1
     id = state["step"]["id"]
     update: Step = {"record": record, "steps": {id: record}}
     if record["status"] in STAYS:
-        update["transcripts"] = {transcript_key(id, record): [*state.get("transcript", ()), *new]}
-    if new:
-        update["transcript"] = list(new)
+        update["transcripts"] = {transcript_key(id, record): [*state.get("transcript", ()), *messages]}
+    if messages:
+        update["transcript"] = list(messages)
     if record["status"] == "done":
-        update["settled_writes"] = wrote_so_far
+        update["settled_writes"] = record["wrote"]
     if record["status"] in FINAL:
         emit_step_finished(runtime, id, record)
     return update
@@ -103,7 +102,7 @@ class StepWork(Work[Step]):
         return leave(self.state, self.runtime, change, spent=self.spent)
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
-        """End the step after too many corrections; `code` says of what."""
+        """End the step after too many corrections; `code` says what was wrong with the last reply, if that matters."""
         failed: StepChange = {"status": "failed", "code": code or "unusable", "reason": reason}
         return leave(self.state, self.runtime, failed, messages, self.spent)
 
@@ -113,14 +112,14 @@ def approval_pause(
     state: Step,
     reason: Reason,
     traces: Traces,
-    hooked: str = "",
+    hook_question: str = "",
     conditions: str = "",
     numbers: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ToolPause:
     """Return the pause that asks to approve the first call together with the others.
 
-    `hooked` is what a hook says about it, `conditions` what its tool says about all its calls. `numbers` are the
-    arguments of which a list of a program's calls says the sum, by tool.
+    `hook_question` is what a hook asks about it, `conditions` what its tool says about all its calls. `numbers` names,
+    by tool, the arguments whose sums are shown above the list of a program's calls.
     """
     call, *others = calls
     speak = partial(say, state["language"], "call")
@@ -128,72 +127,72 @@ def approval_pause(
     why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
         why += f"\n{_sources_text(traced, state)}"
-    question = " ".join(part for part in (_permission_question(call["name"], state), why, hooked, conditions) if part)
+    question = " ".join(
+        part for part in (_permission_question(call["name"], state), why, hook_question, conditions) if part
+    )
     if others:
         lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)
-        listed = speak("batch")
+        heading = speak("batch")
         if "program" in call:
-            listed = speak("program", line=call["program"]["line"], calls=_sums_text(calls, numbers))
-        question = f"{question}\n{listed}\n{lines}"
+            heading = speak("program", line=call["program"]["line"], calls=_sums_text(calls, numbers))
+        question = f"{question}\n{heading}\n{lines}"
     batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
     more: Json = {"options": ["approve", "edit", "reject"]} | ({"batch": batch} if batch else {})
-    whole = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
-    more |= {"new": [*dict.fromkeys(new_values(whole))]} if whole else {}
+    all_traced = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
+    more |= {"new": [*dict.fromkeys(new_values(all_traced))]} if all_traced else {}
     more |= {"sources": [each.row() for each in traced]} if traced else {}
-    return ToolPause.ask(_call_id("call", call, state), question, **_call_fields(call, state), **more)
+    return ToolPause.ask(_pause_id("call", call, state), question, **_call_fields(call, state), **more)
 
 
 def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> QuestionPause:
-    """Return the pause that asks people the next question of the step; `leave` counts it."""
+    """Return the pause that asks people the next question of the step, which `leave` counts as its next."""
     record, id = state["record"], state["step"]["id"]
     name = f"{transcript_key(id, record)}.q{record['questions'] + 1}"
     kind = FormPause if "schema" in more else QuestionPause
     return kind.ask(name, question, step=id, options=options, **more)
 
 
-def relay_pause(call: Call, asked: Ask, state: Step) -> StepChange:
-    """Return the record's change with which a step waits for an answer to its executor or tool, in its words."""
-    said = asked["question"]
-    if asked["kind"] == "tool":
-        said = f"{call['name']}: {_permission_question(asked['tool'], state)} {said}".strip()
-    if why := asked.get("unreached"):
-        said += f"\n\n{say(state['language'], 'call', 'unreached', name=call['name'], why=why)}"
-    if asked["kind"] == "tool":
+def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
+    """Return the pause that asks people what the executor or tool of this call asks, in its words."""
+    question = ask["question"]
+    if ask["kind"] == "tool":
+        question = f"{call['name']}: {_permission_question(ask['tool'], state)} {question}".strip()
+    if why := ask.get("unreached"):
+        question += f"\n\n{say(state['language'], 'call', 'unreached', name=call['name'], why=why)}"
+    if ask["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
-        its: Call = {"name": asked["tool"], "args": asked["arguments"], "position": position}
-        more: Json = {**_call_fields(its, state), "options": asked["options"], "relayed": True}
-        return {"status": "waiting", "waiting": ToolPause.ask(_call_id("call", its, state), said, **more).dump()}
-    form: Json = {"schema": asked["schema"]} if "schema" in asked else {}
-    pause = question_pause(state, said, asked["options"], relayed=True, **form)
-    return {"status": "waiting", "waiting": pause.dump()}
+        inner_call: Call = {"name": ask["tool"], "args": ask["arguments"], "position": position}
+        more: Json = {**_call_fields(inner_call, state), "options": ask["options"], "relayed": True}
+        return ToolPause.ask(_pause_id("call", inner_call, state), question, **more)
+    form: Json = {"schema": ask["schema"]} if "schema" in ask else {}
+    return question_pause(state, question, ask["options"], relayed=True, **form)
 
 
-def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> StepChange:
-    """Return the record's change with which a step waits until a person says whether a write took effect."""
-    language, about = state["language"], conceal_json(unknown.arguments or call["args"])
+def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> EffectPause:
+    """Return the pause that asks people whether a write took effect."""
+    language, arguments = state["language"], conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = option_texts(language, "effect")
-    said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
-    question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
-    its: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
+    parts = {"call": f"{call['name']}({canonical_json(arguments)[:500]})", "step": unknown.step or "?"}
+    question = say(language, "call", unknown.why, **parts, happened=happened, not_happened=not_happened)
+    fields: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
     options = option_texts("en", "effect")
-    waiting = EffectPause.ask(_call_id("effect", call, state), question, options=options, **its)
-    return {"status": "waiting", "waiting": waiting.dump()}
+    return EffectPause.ask(_pause_id("effect", call, state), question, options=options, **fields)
 
 
 def _call_fields(call: Call, state: Step) -> Json:
-    """Return what a pause about a call says of it."""
+    """Return the fields that every pause about a call has."""
     return {"step": state["step"]["id"], "tool": call["name"], "arguments": call["args"]}
 
 
-def _call_id(what: Literal["call", "effect"], call: Call, state: Step) -> str:
-    """Return the id of a pause about a call: the attempt, round, content and position of the call."""
+def _pause_id(what: Literal["call", "effect"], call: Call, state: Step) -> str:
+    """Return the id of a pause about a call, made of the attempt, round, content and position of the call."""
     record, digest, position = state["record"], call_key(call["name"], call["args"])[:8], call.get("position", 0)
     name = f"{transcript_key(state['step']['id'], record)}.{what}{record['rounds']}.{digest}"
     return name + (f".{position}" if position else "")
 
 
 def _permission_question(tool: str, state: Step) -> str:
-    """Return the question whether the step may call the tool, with the purpose of the step."""
+    """Return the question whether the step may call the tool, with what the step is for."""
     purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
     return say(state["language"], "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
@@ -202,10 +201,10 @@ def _sums_text(calls: Sequence[Call], numbers: Mapping[str, Sequence[str]]) -> s
     """Return how often each tool is called, and the sums of its amounts: `64 × refund (amount: 2,096.88)`."""
     parts = []
     for tool in dict.fromkeys(call["name"] for call in calls):
-        its = [call["args"] for call in calls if call["name"] == tool]
-        sums = (f"{name}: {sum(each.get(name) or 0 for each in its):,.2f}" for name in numbers.get(tool, ()))
-        said = ", ".join(sums)
-        parts.append(f"{len(its)} × {tool}{f' ({said})' if said else ''}")
+        arguments = [call["args"] for call in calls if call["name"] == tool]
+        sums = (f"{name}: {sum(each.get(name) or 0 for each in arguments):,.2f}" for name in numbers.get(tool, ()))
+        sums_text = ", ".join(sums)
+        parts.append(f"{len(arguments)} × {tool}{f' ({sums_text})' if sums_text else ''}")
     return ", ".join(parts)
 
 
@@ -215,11 +214,11 @@ def _row_of(call: Call, traced: Sequence[Argument]) -> Json:
 
 
 def _describe_call(call: Call, traces: Traces, state: Step) -> str:
-    said, traced = f"{call['name']} {canonical_json(call['args'])}", traces.get(call.get("position", 0))
+    text, traced = f"{call['name']} {canonical_json(call['args'])}", traces.get(call.get("position", 0))
     if not traced:
-        return said
+        return text
     new = say(state["language"], "call", "new", new=_targets_text(new_values(traced)))
-    return f"{said} {new} {_sources_text(traced, state)}".rstrip()
+    return f"{text} {new} {_sources_text(traced, state)}".rstrip()
 
 
 def _sources_text(traced: Sequence[Argument], state: Step) -> str:

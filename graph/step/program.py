@@ -51,7 +51,7 @@ class ProgramCalls(StepCalls):
     """The calls of a step and of its programs."""
 
     ended: Sequence[Json] | None = None
-    """The step's programs that ended; None as long as no other one ended in this node."""
+    """The programs of the attempt that have ended; None until one ends in this node: the record has the others."""
 
     @property
     def box(self) -> Sandbox:
@@ -65,18 +65,18 @@ class ProgramCalls(StepCalls):
 
     async def run(self) -> Step:
         """Make the calls; the interpreter of a program that goes on in the next node is kept."""
-        saved = False
+        goes_on = False
         try:
             update = await super().run()
-            saved = bool(self.calls) and update["record"]["status"] == "running"
+            goes_on = bool(self.calls) and update["record"]["status"] == "running"
             return update
         finally:
-            if not saved:
+            if not goes_on:
                 self.box.drop()
 
     async def _unfold(self, first: Call) -> bool:
         if "rehearsed" in first:  # people decided about these; the program says which of them it makes
-            listed, (program, *rest) = _split(self.calls)
+            listed, (program, *rest) = _split_rehearsed(self.calls)
             self.calls = [{**program, "listed": listed}, *rest]
             return True
         if first["name"] != PROGRAM:
@@ -87,27 +87,27 @@ class ProgramCalls(StepCalls):
             self.calls = rest
             return True
         listed = program.get("listed") or []
-        if self._changes(call) and listed and listed[0]["program"]["key"] == call["program"]["key"]:
+        if self._is_change(call) and listed and listed[0]["program"]["key"] == call["program"]["key"]:
             call = {**listed[0], "program": call["program"], "position": call["position"]}
             program = {**program, "listed": listed[1:]}
-        elif self._changes(call) and (listed or program.get("whole")):
+        elif self._is_change(call) and (listed or program.get("whole")):  # people did not see it in the list
             call, program = {**call, "differs": True}, {**program, "listed": [], "whole": False}
         self.calls = [call, program, *rest]
         return True
 
-    def _save_before(self, first: Call) -> Step | None:
-        """Save what a program saw and changed before its next change, which depends on it, and whenever it is much."""
+    def _update_before(self, first: Call) -> Step | None:
+        """Return what a program saw and did until its next change, which depends on that; also once that is much."""
         unsaved = len(self.noted)
-        if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._changes(first))):
+        if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._is_change(first))):
             return None
         progress: StepChange = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
         return {**self._update(), "record": {**self.state["record"], **progress, **self._lookup_changes()}}
 
-    def _changes(self, call: Call) -> bool:
+    def _is_change(self, call: Call) -> bool:
         return (tool := self.tools.get(call["name"])) is not None and tool.effect != "read"
 
     async def _run_on(self, program: Call) -> Call | None:
-        """Run the program up to its first call that was not made; return that, None once the program has ended."""
+        """Run the program up to its first call that was not made; return that call, or None if the program ended."""
         box, id = self.box, self._program_id(program)
         if box.id != id:
             for earlier in self._ended():  # for their variables
@@ -119,33 +119,36 @@ class ProgramCalls(StepCalls):
         return await self._replay(program)
 
     async def _replay(self, program: Call) -> Call | None:
-        """Answer the program from the journal; return its first call that is not in there, None if it ended."""
+        """Answer the program from the journal; return its first call that is not in there, or None if it ended."""
         box = self.box
         while awaited := box.awaited:
-            if (call := await self._read(awaited, program)) is None:
+            if (call := await self._read_call(awaited, program)) is None:
                 continue
-            answers = (e for e in reversed(self.entries) if e["source"] == "tool" and _is_from(e, box.id, box.count))
-            if (made := next(answers, None)) is None:
+            results = (e for e in reversed(self.entries) if e["source"] == "tool" and _is_from(e, box.id, box.count))
+            if (entry := next(results, None)) is None:
                 if box.count < MOST_CALLS:
                     return call
                 box.stop(f"A program makes at most {MOST_CALLS:,} calls.")
-            elif made["program"]["key"] != call["program"]["key"]:
-                before = f"line {made['program']['line']}: {made['tool']} {canonical_json(made['arguments'])[:500]}"
-                again = f"line {call['program']['line']}: {call['name']} {canonical_json(call['args'])[:500]}"
-                box.stop(f"It was run again and made another call than before. Before, {before}; now, {again}.")
+            elif entry["program"]["key"] != call["program"]["key"]:
+                before = f"line {entry['program']['line']}: {entry['tool']} {canonical_json(entry['arguments'])[:500]}"
+                now_called = f"line {call['program']['line']}: {call['name']} {canonical_json(call['args'])[:500]}"
+                box.stop(f"It was run again and made another call than before. Before, {before}; now, {now_called}.")
             else:
-                made = await self.caller.texts.whole(made)
-                await box.answer(made["text"], ok=made["ok"])
+                entry = await self.caller.texts.load(entry)
+                await box.answer(entry["text"], ok=entry["ok"])
         return None
 
-    async def _read(self, awaited: AwaitedCall, program: Call) -> Call | None:
-        """Return the call that the program waits for; refuse one that cannot be made, and return None."""
+    async def _read_call(self, awaited: AwaitedCall, program: Call) -> Call | None:
+        """Return the call that the program waits for; if it cannot be made, refuse it in the program: None."""
         box = self.box
-        reading = self.tools[awaited.tool].read(awaited.arguments) if not awaited.problem else None
-        problems = [awaited.problem] if reading is None else [f"{awaited.tool}: {each}" for each in reading.problems]
-        if not problems and reading and (unfit := json_problem(reading.arguments)):
-            problems = [f"{awaited.tool}: the value {unfit}"]
-        if problems or reading is None:
+        if awaited.problem:
+            await box.refuse(awaited.problem)
+            return None
+        reading = self.tools[awaited.tool].read(awaited.arguments)
+        problems = [f"{awaited.tool}: {each}" for each in reading.problems]
+        if not problems and (problem := json_problem(reading.arguments)):
+            problems = [f"{awaited.tool}: the value {problem}"]
+        if problems:
             await box.refuse("; ".join(problems))
             return None
         about: Json = {"id": box.id, "n": box.count, "line": awaited.line}
@@ -169,9 +172,9 @@ class ProgramCalls(StepCalls):
         following = list[Call]()
         await box.answer(LATER)
         while (awaited := box.awaited) and not awaited.early and len(following) < MOST_LISTED:
-            if (call := await self._read(awaited, program)) is None:
+            if (call := await self._read_call(awaited, program)) is None:
                 continue
-            if self._changes(call):
+            if self._is_change(call):
                 following.append({**call, "rehearsed": True})
                 await box.answer(LATER)
             elif entry := await self._look_ahead(call):
@@ -184,7 +187,7 @@ class ProgramCalls(StepCalls):
         return bool(following)
 
     async def _look_ahead(self, call: Call) -> JournalEntry | None:
-        """Make a read that a program is rehearsed to make; return its whole observation, None if it cannot be made."""
+        """Make a read of a program that is rehearsed; return its whole observation, or None if it cannot be made."""
         call, number = {**call, "program": {**call["program"], "ahead": True}}, self.observed + 1
         ruling = await self._rule(call)
         outcomes = None if isinstance(ruling, Wait) else await self._make({number: (call, ruling)})
@@ -195,10 +198,10 @@ class ProgramCalls(StepCalls):
             return None
         entry = self.noted[-1]
         await self._record_notes(call, outcomes[number].notes)
-        return await self.caller.texts.whole(entry)
+        return await self.caller.texts.load(entry)
 
     async def _end_program(self, program: Call) -> None:
-        """Note what the program printed, and show it with an index of its calls."""
+        """Make an observation of what the program printed; show it to the model with an index of the calls."""
         box, id = self.box, self._program_id(program)
         calls = [entry for entry in self.entries if _is_from(entry, id)]
         text = "\n".join(part for part in (box.printed.rstrip(), box.error) if part) or "(It printed nothing.)"
@@ -215,7 +218,7 @@ class ProgramCalls(StepCalls):
             effect="read",
             at=now(),
         )
-        entry["identity"] = []  # it printed whatever its model wrote
+        entry["identity"] = []  # what a program prints may be the model's own words, and is no source of anything
         notes = [self._render(each, "") for each in calls if each["source"] == "check"]
         index = calls_index([each for each in calls if each["source"] == "tool"])
         self._show(program, "\n".join([self._render(entry, index), *notes]))
@@ -234,15 +237,15 @@ class ProgramCalls(StepCalls):
         return f"{self.caller.attempt}.{self.caller.rounds}.{program.get('position', 0)}"
 
 
-def _split(calls: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Return the rehearsed calls that come first, as they will be made, and the others."""
-    first = [*takewhile(lambda call: "rehearsed" in call, calls)]
-    made = [cast("Call", {key: value for key, value in call.items() if key != "rehearsed"}) for call in first]
-    return made, [*calls[len(first) :]]
+def _split_rehearsed(calls: Sequence[Call]) -> tuple[list[Call], list[Call]]:
+    """Return the rehearsed calls that come first, without that mark, and the others."""
+    rehearsed = [*takewhile(lambda call: "rehearsed" in call, calls)]
+    listed = [cast("Call", {key: value for key, value in call.items() if key != "rehearsed"}) for call in rehearsed]
+    return listed, [*calls[len(rehearsed) :]]
 
 
 def _is_from(entry: JournalEntry, program: str, number: int | None = None) -> bool:
-    """Return whether an observation is of this program; with a number, of this call, and not only rehearsed."""
+    """Return whether an observation is of this program; with a number, of this call of it, not made in a rehearsal."""
     about = entry.get("program")
     if about is None or about["id"] != program:
         return False

@@ -15,8 +15,8 @@ from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.round import send_back
-from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due, judged
-from donewhen.graph.step.calls import ask_before_end, make_reading
+from donewhen.graph.step.audit import Subject, audit, audit_record, can_judge, is_audit_due
+from donewhen.graph.step.calls import ask_before_end, make_read_call
 from donewhen.graph.step.gates import CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.sync import run_aside, run_in_thread
@@ -50,19 +50,19 @@ UNCHANGED = (
 )
 OTHER_LANGUAGE = "write what the user reads in this language: {language}, unless they asked for another"
 READ_ON = "A person is asked first. Finish again when you have read the answer."
-MOST_AGAIN = 10
+MOST_REPEATED = 10
 """The most reads that one goal_check repeats."""
 SAID_MEANWHILE = "Not finished yet: the user said something meanwhile, which comes next. Follow it, then finish again."
 KEPT = "Your result is kept: leave it empty unless it changes."
 FORM_CORRECTIONS = 2
-"""The most corrections of a criterion for imprecise quotes alone; then it stays unverified."""
+"""How often a criterion is sent back only because its quotes are imprecise; after that it stays unverified."""
 UNDECIDED = ("refused", "interrupt", "command")
 """Errors of a check's call that say nothing about the criterion."""
 
 
 @dataclass
 class Proof:
-    """Claims that the criteria of a step or of the goal are met, and the verdicts so far."""
+    """The claims that the criteria of a step or of the goal are met, and the verdicts so far."""
 
     context: CallContext
     criteria: Sequence[Json]
@@ -70,22 +70,22 @@ class Proof:
     scope: EvidenceScope
     verdicts: dict[int, Json] = field(default_factory=dict)
     imprecise: Mapping[str, int] = field(default_factory=dict)
-    """By criterion number, how often its evidence was refused only for its form."""
+    """By criterion number, how often its evidence was refused only for its form, before this proof."""
 
     @property
     def rows(self) -> list[Json]:
         """The verdicts in the order of criteria."""
         return [verdict for _, verdict in sorted(self.verdicts.items())]
 
-    def bad(self) -> list[Json]:
-        """Return the verdicts that are not enough, judged by structure alone; without any, a judge may be asked."""
+    def rejected(self) -> list[Json]:
+        """Return the verdicts that structure alone rejects; if there are none, a judge may be asked."""
         level = self.context.settings.verification
         level = "grounded" if level in ("audited", "judged") else level
-        checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
+        checks = [{"check": criterion.get("check")} for criterion in self.criteria]  # without the wish for a judge
         return [
             verdict
-            for number, verdict in sorted(self.verdicts.items())
-            if not verdict.get("stays") and not enough(verdict["verdict"], checks[number], level)
+            for verdict in self.rows
+            if not verdict.get("stays") and not enough(verdict["verdict"], checks[verdict["criterion"] - 1], level)
         ]
 
 
@@ -96,12 +96,12 @@ class StepProof(Proof):
     context: StepContext
     claim: StepClaim = field(kw_only=True)
     audit: Json | None = None
-    """The judge's verdict on the result, if it is the answer."""
-    judged: Json | None = None
+    """The `AuditRow` of the result, if it is the answer."""
+    audit_record: Json | None = None
     """What the next audit needs of this one."""
     doubted: bool = False
-    """True if the judge's doubts were sent back to the model once."""
-    by_policy: bool = False
+    """True once the judge's doubts were sent back to the model, which happens once."""
+    refused_by_hooks: bool = False
     """True if hooks refuse to end the run with this result."""
 
     @property
@@ -116,8 +116,8 @@ class StepProof(Proof):
         return self.record["answers"] and answering_step(plan) == self.context.caller.id
 
     @property
-    def kept(self) -> str:
-        """What a model is told of the result of its claim that is sent back; "" if it made none."""
+    def note_on_result(self) -> str:
+        """What a model whose claim is sent back is told about its result; "" if the plan made the claim."""
         return "" if self.claim.get("planned") else KEPT
 
     def output(self) -> Any:
@@ -135,27 +135,31 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
         return {"decision": None}
     update = await _prove(cast("StepClaim", claim), context)
     after, id = update["record"], state["step"]["id"]
-    if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
+    if after["status"] != "done" and not after.get("claim") and (message_id := claim.get("said")):
         # the streamed result was not accepted
-        emit(runtime, "speech_restarted", step=id, id=said, argument=f"{claim['kind']}.result")
+        emit(runtime, "speech_restarted", step=id, id=message_id, argument=f"{claim['kind']}.result")
     return update
 
 
 def _claim_of_calls(context: StepContext) -> StepClaim | None:
-    """Return the claim that planned calls make, None if a model has to make it.
+    """Return the claim that planned calls make; None if a model has to make it.
 
-    No model has read what they returned, so a judge is about to.
+    No model has read what the calls returned, so a judge has to; and only a model can write a structured result.
     """
     state, settings, entries = context.state, context.settings, context.caller.known
-    judge = is_audit_due(settings, state["run"], entries) and can_judge(context.deps, settings)
-    as_data = state["record"]["answers"] and state["run"].get("output_schema")
-    return claim_of_calls(state["step"], entries, context.caller.language) if judge and not as_data else None
+    is_audited = is_audit_due(settings, state["run"], entries) and can_judge(context.deps, settings)
+    needs_form = state["record"]["answers"] and state["run"].get("output_schema")
+    return claim_of_calls(state["step"], entries, context.caller.language) if is_audited and not needs_form else None
 
 
 async def _prove(claim: StepClaim, context: StepContext) -> Step:
+    """Check a claim: its form, its evidence and checks, then hooks, a judge, and whether the user said something since.
+
+    What comes later is only asked about a claim that nothing before has refused.
+    """
     state, runtime, settings = context.state, context.runtime, context.settings
     record, criteria = state["record"], criteria_of(state["step"])
-    standing = {int(number): stands for number, stands in record["standing"].items()}
+    standing = {int(number): accepted for number, accepted in record["standing"].items()}
     claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
@@ -172,31 +176,30 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
         doubted=record["doubted"],
     )
     await refresh_stale_reads(proof)
-    if needs := await check_criteria(proof):
+    if used_up := await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
-        return _leave_for_budget(proof, needs)
+        return _leave_for_budget(proof, used_up)
     reason = str(claim["arguments"].get("unchanged") or record["unchanged"]).strip()
-    bad = proof.bad()
+    rejected = proof.rejected()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
-    if wanted := _other_language(proof):
-        objections.append(OTHER_LANGUAGE.format(language=wanted))
-    if state["last"] and not bad and not objections:
-        refused, waiting = await _ask_hooks(proof)
+    if language := _language_to_use(proof):
+        objections.append(OTHER_LANGUAGE.format(language=language))
+    if state["last"] and not rejected and not objections:
+        refusal, waiting = await _ask_hooks(proof)
         if waiting:
             return _ask_person(proof, waiting)
-        objections = [refused] if refused else []
-        proof.by_policy = bool(refused)
-    doubts = [] if bad or objections else await _audit_result(proof)
+        objections = [refusal] if refusal else []
+        proof.refused_by_hooks = bool(refusal)
+    doubts = [] if rejected or objections else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
-    if not (bad or objections or doubts or claim.get("whole")) and await _said_meanwhile(context):
+    is_accepted = not (rejected or objections or doubts)
+    if is_accepted and not claim.get("whole") and await _has_new_words(context):
         return _hear_first(proof)
-    emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or objections or doubts))
-    if bad or objections or doubts:
-        return _refuse(proof, bad, objections, doubts)
-    return await _accept(proof)
+    emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=is_accepted)
+    return await _accept(proof) if is_accepted else _refuse(proof, rejected, objections, doubts)
 
 
-def _other_language(proof: StepProof) -> str:
+def _language_to_use(proof: StepProof) -> str:
     """Return the language of the run if the answer declares another one and was not sent back for that; else ""."""
     context, planning = proof.context, proof.context.state["run"]["planning"]
     if not proof.is_answer or proof.record["language_told"]:
@@ -204,7 +207,7 @@ def _other_language(proof: StepProof) -> str:
     return other_language(proof.claim["arguments"].get("language"), context.settings.speaks, planning["language"])
 
 
-async def _said_meanwhile(context: StepContext) -> bool:
+async def _has_new_words(context: StepContext) -> bool:
     """Return whether the user said something that no round of the step includes yet."""
     state = context.state
     cursor = max(state["record"]["interjection_cursor"], state["interjection_cursor"])
@@ -212,16 +215,16 @@ async def _said_meanwhile(context: StepContext) -> bool:
 
 
 def _hear_first(proof: StepProof) -> Step:
-    """Let the step go on, so that its next round hears what the user said meanwhile."""
+    """Let the step go on, because its next round reads what the user said meanwhile."""
     context = proof.context
     record: StepRecord = {**proof.record, **_change(proof), "doubted": False}
-    messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {proof.kept}".rstrip())]
+    messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {proof.note_on_result}".rstrip())]
     common: Step = {"journal": context.noted, "spent": context.spent}
     return {**common, "record": record, "transcript": messages, "decision": None}
 
 
-async def _heard(context: StepContext) -> list[JournalEntry]:
-    """Return what the user said to the step while it worked."""
+async def _load_heard(context: StepContext) -> list[JournalEntry]:
+    """Return, as observations, what the user said while the step worked, as far as its rounds have read it."""
     state = context.state
     run, own = state["interjection_cursor"], state["record"]["interjection_cursor"]
     return await heard_entries(context.runtime, state["step"]["id"], run, own)
@@ -235,52 +238,52 @@ async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     if not verdict.question:
         return verdict.refused, None
     waiting = question_pause(state, verdict.question, END_OPTIONS).dump()
-    refused = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
-    return refused, None if refused else waiting
+    refusal = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
+    return refusal, None if refusal else waiting
 
 
 async def _audit_result(proof: StepProof) -> list[str]:
     """Audit the result if that is due; return the doubts to send back to the model.
 
-    The result of the only step is the run's answer: its doubts are sent back once, and remaining doubts are shown
-    with it. Where a judge decides a criterion, the step is done only without doubts.
+    If the result is the run's answer, doubts are sent back once, and those that remain are shown with it. If a judge
+    has to decide a criterion, the step is done only without doubts.
     """
     context, settings, state = proof.context, proof.context.settings, proof.context.state
-    decides = list[int]()  # a judge cannot accept what structure rejects
+    for_judge = list[int]()  # criteria that a judge decides; what structure rejects, no judge can accept
     for number, verdict in proof.verdicts.items():
-        criterion, cited = proof.criteria[number - 1], verdict["verdict"] == "cited"
-        if cited and not criterion.get("check") and not enough("cited", criterion, settings.verification):
-            decides.append(number)
-    only = proof.is_answer
-    if not (decides or only):
+        criterion, is_cited = proof.criteria[number - 1], verdict["verdict"] == "cited"
+        if is_cited and not criterion.get("check") and not enough("cited", criterion, settings.verification):
+            for_judge.append(number)
+    is_answer = proof.is_answer
+    if not (for_judge or is_answer):
         return []
-    journal = [*context.caller.known, *await _heard(context), *context.noted]
-    if not decides and not is_audit_due(settings, state["run"], journal):
+    journal = [*context.caller.known, *await _load_heard(context), *context.noted]
+    if not for_judge and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], proof.scope.result
     unchanged = str(proof.claim["arguments"].get("unchanged") or "")
     records = {**state["run"]["steps"], id: {**proof.record, "status": "done", "unchanged": unchanged}}
-    others = {key: other["verdicts"] for key, other in records.items()} if only else {}
+    others = {key: other["verdicts"] for key, other in records.items()} if is_answer else {}
     verdicts = {**others, id: proof.rows}
-    subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if only else id)
-    subject = replace(subject, before=proof.record["judged"])
-    noted = len(context.noted)
-    found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
-    proof.judged = judged(subject, found, context.noted[noted:])
-    why = reasons(found)
-    for number in decides:
+    subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if is_answer else id)
+    subject = replace(subject, last_audit=proof.record["judged"])
+    count = len(context.noted)
+    audit_row = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if is_answer else 0)
+    proof.audit_record = audit_record(subject, audit_row, context.noted[count:])
+    why = reasons(audit_row)
+    for number in for_judge:
         proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT, "by": "judge"}
-    if only:
-        proof.audit = dict(found)
-    if decides:
-        return findings(found) or ([why] if why else [])
-    doubts = [] if proof.doubted else doubts_to_send_back(found)
+    if is_answer:
+        proof.audit = dict(audit_row)
+    if for_judge:
+        return findings(audit_row) or ([why] if why else [])
+    doubts = [] if proof.doubted else doubts_to_send_back(audit_row)
     proof.doubted = proof.doubted or bool(doubts)
     return doubts
 
 
 def _answer(claim: StepClaim, text: str) -> AnyMessage:
-    """Return the answer to the claiming call."""
+    """Return the message that answers the claim: to its call, if a model made it by one."""
     return ToolMessage(text, tool_call_id=claim["id"]) if claim.get("id") else HumanMessage(text)
 
 
@@ -291,62 +294,63 @@ def _correction(problems: Sequence[str], then: str) -> str:
 
 def _change(proof: StepProof) -> StepChange:
     """Return the changes of the record that are the same however the proof ends."""
-    bad = {v["criterion"] for v in proof.bad()}
-    stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
+    rejected = {verdict["criterion"] for verdict in proof.rejected()}
+    standing = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in rejected}
     change: StepChange = {
         "observed": proof.context.observed + len(proof.context.noted),
         "claim": None,
         "draft": "" if proof.claim.get("planned") else proof.claim["arguments"]["result"],
         "verdicts": proof.rows,
-        "standing": {} if proof.claim.get("planned") else stands,
+        "standing": {} if proof.claim.get("planned") else standing,
     }
-    if proof.judged is not None:
-        change["judged"] = proof.judged
+    if proof.audit_record is not None:
+        change["judged"] = proof.audit_record
     if proof.audit is not None:
         change |= {"audit": proof.audit, "doubted": proof.doubted}
-    if said := str(proof.claim["arguments"].get("unchanged") or "").strip():
-        change["unchanged"] = said
+    if reason := str(proof.claim["arguments"].get("unchanged") or "").strip():
+        change["unchanged"] = reason
     return change
 
 
-def _refuse(proof: StepProof, bad: Sequence[Json], objections: list[str], doubted: list[str]) -> Step:
-    """Tell the model why the step is not done; too many refusals fail it, those for imprecise quotes not counted.
+def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], doubts: list[str]) -> Step:
+    """Tell the model why the step is not done; too many refusals fail it.
 
-    `bad` are rejected verdicts, `objections` come from the runtime and the hooks, `doubted` from a judge.
+    `rejected` are verdicts, `objections` come from the runtime and the hooks, `doubts` from a judge. Neither imprecise
+    quotes alone, nor doubts alone that decide no criterion, nor the claim of a plan's calls count as a refusal.
     """
-    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + objections + doubted
-    forms = [str(v["criterion"]) for v in bad if v.get("form")]
-    before = proof.imprecise
+    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]
+    problems += [*objections, *doubts]
+    imprecise = [str(verdict["criterion"]) for verdict in rejected if verdict.get("form")]
+    counts = proof.imprecise
     change: StepChange = {
         **_change(proof),
-        "language_told": bool(proof.record["language_told"] or _other_language(proof)),
-        "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
+        "language_told": bool(proof.record["language_told"] or _language_to_use(proof)),
+        "imprecise": {**counts, **{number: counts.get(number, 0) + 1 for number in imprecise}},
     }
-    if doubted and not bad:
+    if doubts and not rejected:
         then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
     then += f" Leave out criterion {', '.join(change['standing'])}: shown already." if change["standing"] else ""
-    then += f" {proof.kept}" if not doubted and proof.kept else ""
-    only_form = len(forms) == len(bad) and not objections and not doubted
-    only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections
-    decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # a judge rejected the claim
-    context, said, refused = proof.context, "; ".join(problems), proof.record["refused"] + 1
+    then += f" {proof.note_on_result}" if not doubts and proof.note_on_result else ""
+    is_only_form = len(imprecise) == len(rejected) and not objections and not doubts
+    is_only_doubt = bool(doubts) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections
+    is_decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # by a judge, if there is only doubt
+    context, error_text, refusals = proof.context, "; ".join(problems), proof.record["refused"] + 1
     messages = [_answer(proof.claim, _correction(problems, then))]
     common: Step = {"journal": context.noted, "spent": context.spent}
-    if (
-        only_form or (only_doubt and not decided) or proof.claim.get("planned")
-    ):  # counts neither as an unusable reply nor as a refusal
-        emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
+    if is_only_form or (is_only_doubt and not is_decided) or proof.claim.get("planned"):
+        # It does not count as an unusable reply either.
+        emit(context.runtime, "correction", step=context.state["step"]["id"], text=error_text[:500])
         record: StepRecord = {**proof.record, **change}
         return {**common, "record": record, "transcript": messages, "decision": None}
-    change["refused"] = refused
-    if refused < context.settings.max_refusals:
+    change["refused"] = refusals
+    if refusals < context.settings.max_refusals:
         work = StepWork(context.state, context.runtime, context.deps, context.spent).note(**change)
-        return {**common, **send_back(work, said, messages)}
-    emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
-    reason = say_why(context.state["language"], "refused_checks", refused, said=said[:600])
-    code = "refused" if proof.by_policy else "unproven"
+        return {**common, **send_back(work, error_text, messages)}
+    emit(context.runtime, "correction", step=context.state["step"]["id"], text=error_text[:500])
+    reason = say_why(context.state["language"], "refused_checks", refusals, said=error_text[:600])
+    code = "refused" if proof.refused_by_hooks else "unproven"
     failed: StepChange = {**change, "status": "failed", "code": code, "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
 
@@ -357,21 +361,18 @@ def _ask_person(proof: StepProof, waiting: Pause) -> Step:
     emit_charge(context.runtime, context.state["step"]["id"], context.spent)
     change: StepChange = {**_change(proof), "status": "waiting", "waiting": waiting}
     messages = [_answer(proof.claim, READ_ON)]
-    left = leave(context.state, context.runtime, change, messages, context.spent)
-    return {"journal": context.noted, "spent": context.spent, **left}
+    update = leave(context.state, context.runtime, change, messages, context.spent)
+    return {"journal": context.noted, "spent": context.spent, **update}
 
 
-def _leave_for_budget(proof: StepProof, needs: str) -> Step:
+def _leave_for_budget(proof: StepProof, used_up: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
     context = proof.context
-    decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
+    verdicts = {str(number): verdict for number, verdict in proof.verdicts.items()}
     change: StepChange = {**_change(proof), "status": "ready", "code": ""}
-    change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
-    return {
-        "journal": context.noted,
-        "spent": context.spent,
-        **leave(context.state, context.runtime, change, (), context.spent),
-    }
+    change["claim"] = {**proof.claim, "decided": verdicts, "needs": used_up}
+    update = leave(context.state, context.runtime, change, (), context.spent)
+    return {"journal": context.noted, "spent": context.spent, **update}
 
 
 async def _accept(proof: StepProof) -> Step:
@@ -380,34 +381,46 @@ async def _accept(proof: StepProof) -> Step:
     state, id, result = context.state, context.state["step"]["id"], proof.scope.result
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=now())
     entry = await context.caller.texts.put_entry(entry)
-    early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
-    done: StepChange = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
-    done["said"] = proof.claim.get("said")
-    messages = [_answer(proof.claim, "Accepted.")]
-    change: StepChange = {**_change(proof), **done, "standing": {}, "draft": "", "judged": None}
+    change: StepChange = {
+        **_change(proof),
+        "status": "done",
+        "code": "done",
+        "result": result,
+        "corrections": 0,
+        "finished_task": arguments.get("reason") if proof.claim["kind"] == "finish_task" else None,
+        "said": proof.claim.get("said"),
+        "standing": {},
+        "draft": "",
+        "judged": None,
+    }
     if not proof.scope.unchanged:
         change["unchanged"] = ""
-    left = leave(state, context.runtime, change, messages, context.spent)
-    return {"journal": [*context.noted, entry], "spent": context.spent, **left}
+    messages = [_answer(proof.claim, "Accepted.")]
+    update = leave(state, context.runtime, change, messages, context.spent)
+    return {"journal": [*context.noted, entry], "spent": context.spent, **update}
 
 
 async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
-    """Return what the claims of a step may cite; who answers for a whole output chose nothing of what was seen."""
+    """Return what the claims of a step may cite.
+
+    What a model was not shown of an observation is marked in it. For an executor's output that is taken as it is,
+    nothing is: it is cited as a whole.
+    """
     step, records = context.state["step"], context.state["run"].get("steps") or {}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))
-    known = [*context.caller.known, *await _heard(context)]
-    entries = await with_whole_texts(context, known, claims.values(), None if claim.get("whole") else limit)
+    citable = [*context.caller.known, *await _load_heard(context)]
+    entries = await with_whole_texts(context, citable, claims.values(), None if claim.get("whole") else limit)
     toolbox = context.deps.step_tools(context.settings, context.state)
-    own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
+    own = [entry for entry in entries if entry["step"] == step["id"] and not entry.get("outside")]
     granted = step.get("tools")
-    writing = [name for name in granted or () if toolbox.effect(name) != "read"]
-    used = any(e["source"] == "tool" and e["ok"] for e in own)
+    may_write = any(toolbox.effect(name) != "read" for name in granted or ())
+    used_tools = any(entry["source"] == "tool" and entry["ok"] for entry in own)
     return EvidenceScope(
         entries,
         step["id"],
         str(claim["arguments"].get("result", "")).strip(),
-        writes_text=granted == [] or not toolbox or (granted is None and not used),
-        unchanged=bool(writing) and not any(is_change(e) or e.get("unknown") for e in own),
+        writes_text=granted == [] or not toolbox or (granted is None and not used_tools),
+        unchanged=may_write and not any(is_change(entry) or entry.get("unknown") for entry in own),
         recalled=recalled_spans([*records.values(), context.state["record"]]),
     )
 
@@ -415,23 +428,24 @@ async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[i
 async def with_whole_texts(
     context: CallContext, entries: Iterable[JournalEntry], claims: Iterable[Json], limit: int | None
 ) -> list[JournalEntry]:
-    """Return observations, those that claims cite with their full text, and with the span that was not shown of it.
+    """Return the observations; those that claims cite have their full text, and say which span of it was not shown.
 
-    `limit` are the most characters of one that were shown; None if that does not matter.
+    `limit` are the most characters of an observation that were shown; None if that does not matter.
     """
     cited = {each.get("observation") for claim in claims for each in read_references(claim)}
-    found: list[JournalEntry] = []
+    loaded: list[JournalEntry] = []
     for entry in entries:
-        whole = await context.caller.texts.whole(entry) if entry["id"] in cited else {**entry}
+        whole = await context.caller.texts.load(entry) if entry["id"] in cited else {**entry}
         if entry["id"] in cited and limit is not None:
-            of_program = (0, len(whole["text"])) if "program" in whole else None  # what it did not print was not shown
-            whole["unread"] = of_program or omitted_span(whole["text"], limit, whole["id"])
-        found.append(whole)
-    return found
+            is_of_program = "program" in whole  # the program read it, and the model only what that printed
+            span = (0, len(whole["text"])) if is_of_program else omitted_span(whole["text"], limit, whole["id"])
+            whole["unread"] = span
+        loaded.append(whole)
+    return loaded
 
 
 def recalled_spans(records: Iterable[StepRecord]) -> dict[str, list[list[int]]]:
-    """Return what these steps recalled of each observation: one may build on results of others."""
+    """Return the ranges of characters that these steps recalled, by observation."""
     spans: dict[str, list[list[int]]] = {}
     for record in records:
         for id, ranges in record["recalled"].items():
@@ -443,20 +457,20 @@ async def refresh_stale_reads(proof: StepProof) -> None:
     """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
     fresh: dict[str, JournalEntry] = {}
-    for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
+    for id in stale_reads(proof.claims, scope)[:MOST_REPEATED]:
         if first_exhausted(context.amounts_left(), ("tool_calls",)):
             break
         old = scope.entry(id)
-        reading = await make_reading(context, str(old["tool"]), old["arguments"])
-        if not isinstance(reading, str):
-            fresh[id] = await context.caller.texts.whole(reading[0])
+        result = await make_read_call(context, str(old["tool"]), old["arguments"])
+        if not isinstance(result, str):
+            fresh[id] = await context.caller.texts.load(result[0])
     if fresh:
         again = {id: entry["id"] for id, entry in fresh.items()}
         proof.scope = replace(scope, entries=[*scope.entries, *fresh.values()], again=again)
 
 
 async def check_criteria(proof: Proof) -> str | None:
-    """Decide every criterion by its check or evidence; return the budget key that ran out, if any."""
+    """Decide every open criterion by its check or evidence; stop and return the amount that is used up, if one is."""
     for number, criterion in enumerate(proof.criteria, 1):
         if number in proof.verdicts:
             continue
@@ -473,34 +487,34 @@ async def check_criteria(proof: Proof) -> str | None:
 
 
 def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
-    """Return the verdict on the cited observations."""
+    """Return the verdict on a claim by the observations that it cites."""
     level, secrets = proof.context.settings.verification, proof.context.deps.secrets
     if not claim["met"]:
         note = "the model itself says that it is not met"
         return {**verdict, "verdict": "failed", "note": note}
-    found = ground_claim(claim, proof.scope)
-    verdict["evidence"] = found.evidence
+    grounds = ground_claim(claim, proof.scope)
+    if grounds.problems and level != "claimed":
+        return {**verdict, "verdict": "unverified", "note": conceal("; ".join(grounds.problems), secrets)}
+    verdict = {**verdict, "evidence": grounds.evidence}
     if level == "claimed":
-        return {**verdict, "verdict": "cited" if found.evidence else "unverified"}
-    if found.problems:
-        return {**verdict, "evidence": [], "verdict": "unverified", "note": conceal("; ".join(found.problems), secrets)}
-    if found.imprecise:
-        told = proof.imprecise.get(str(verdict["criterion"]), 0)
-        end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
-        return {**verdict, "verdict": "unverified", "note": conceal("; ".join(found.imprecise), secrets), **end}
+        return {**verdict, "verdict": "cited" if grounds.evidence else "unverified"}
+    if grounds.imprecise:
+        corrections = proof.imprecise.get(str(verdict["criterion"]), 0)
+        end = {"stays": True} if corrections >= FORM_CORRECTIONS and grounds.evidence else {"form": True}
+        return {**verdict, "verdict": "unverified", "note": conceal("; ".join(grounds.imprecise), secrets), **end}
     return {**verdict, "verdict": "cited"}
 
 
 async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
     """Return the verdict of the runtime's own check; the model's claim plays no part."""
-    reading = await make_reading(proof.context, check["tool"], check["arguments"])
-    if isinstance(reading, str):
-        return {**verdict, "verdict": "unverified", "note": reading}
-    entry, result = reading
-    verdict["evidence"] = [{"observation": entry["id"], "quote": entry["text"][:200]}]
-    if not result.ok and (result.unknown or result.error in UNDECIDED or check["expect"] != "ok"):
-        note = f"the check {check['tool']} itself failed: {result.text[:200]!r}"
+    result = await make_read_call(proof.context, check["tool"], check["arguments"])
+    if isinstance(result, str):
+        return {**verdict, "verdict": "unverified", "note": result}
+    entry, outcome = result
+    verdict = {**verdict, "evidence": [{"observation": entry["id"], "quote": entry["text"][:200]}]}
+    if not outcome.ok and (outcome.unknown or outcome.error in UNDECIDED or check["expect"] != "ok"):
+        note = f"the check {check['tool']} itself failed: {outcome.text[:200]!r}"
         return {**verdict, "verdict": "unverified", "note": note}
-    # A second, with a pattern of a model, for a text of any length.
-    met, said = await run_in_thread(partial(meets, check["expect"], result.ok, result.text))
-    return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {said}"}
+    # In a thread, because a pattern may take a second.
+    met, why = await run_in_thread(partial(meets, check["expect"], outcome.ok, outcome.text))
+    return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {why}"}

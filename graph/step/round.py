@@ -43,6 +43,7 @@ from donewhen.state.values import store_label
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 NOT_MADE = "The call that you printed as text was not made. Make it as a tool call or, if you cannot, print it alone."
 FEW_ROUNDS = 3
+"""While at most so many rounds are left, each request says how many; so does the one at half of the allowance."""
 EXAMPLE = (
     "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "
     '{"result": "…", "goal_check": [{"criterion": 1, "met": true, "evidence": [{"observation": "s1.1"}]}]} and the '
@@ -53,23 +54,26 @@ _SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, al
 
 
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Ask the model for the next action of the step and carry it out; without a store the next node does that."""
+    """Ask the model for the next action of the step, and carry it out.
+
+    Calls are made here only if the reply could be saved before. Without a store they are left to the node `act`.
+    """
     settings, rounds = runtime.context, rounds_of(state)
     toolbox = deps.step_tools(settings, state)  # once a round: tools may change between rounds
-    shown = fit_transcript(rounds, settings.transcript_chars, state["fence"], state["length"])
+    shown = fit_transcript(rounds, settings.transcript_chars, state["fence"], state["transcript_length"])
     before: Step = state if shown is rounds else {**state, "transcript": shown}
     if saved := await _load_reply(before, runtime):
         update = saved
-    else:  # with what the user said in the meantime
+    else:
         cursor = max(state["record"]["interjection_cursor"], state["interjection_cursor"])
-        informed, said = await with_interjections(before, cursor, runtime)
-        task = "" if informed["record"]["answers"] else str(informed["record"]["task"] or "")
-        voice = Voice(runtime, informed["step"]["id"], task=task, inside=True)
-        update = await StepRound(informed, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *said]).run()
-        update = {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
+        current, words = await with_interjections(before, cursor, runtime)
+        task = "" if current["record"]["answers"] else str(current["record"]["task"] or "")
+        voice = Voice(runtime, current["step"]["id"], task=task, inside=True)
+        update = await StepRound(current, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *words]).run()
+        update = {**update, "transcript": [*words, *update.get("transcript", ())]} if words else update
     after: Step = apply_update(before, update)
-    calls = after["record"]["status"] == "running" and after["record"]["calls"]
-    if calls and (saved or await _save_reply(before, runtime, update)):
+    has_calls = after["record"]["status"] == "running" and bool(after["record"]["calls"])
+    if has_calls and (saved or await _save_reply(before, runtime, update)):
         after = apply_update(after, await ProgramCalls.of(after, runtime, config, deps, toolbox).run())
     return difference(state, after)
 
@@ -82,25 +86,26 @@ class StepRound(StepWork):
     voice: Voice = field(kw_only=True)
     rounds: Sequence[AnyMessage] = field(kw_only=True)
     """The rounds so far, as the model is shown them."""
-    shown: Sequence[str] = ()
+    shown_controls: Sequence[str] = ()
     """The control tools that the model is shown."""
 
     @property
     def offered(self) -> Sequence[str]:
         """The control tools that a correction names."""
-        return self.shown
+        return self.shown_controls
 
     async def run(self) -> Step:
         """Make the round, and return its update."""
-        if gone := executor_problem(self.state["step"].get("executor"), self.deps.executors):
-            return leave(self.state, self.runtime, {"status": "failed", "code": "no_executor", "reason": gone})
+        if problem := executor_problem(self.state["step"].get("executor"), self.deps.executors):
+            return leave(self.state, self.runtime, {"status": "failed", "code": "no_executor", "reason": problem})
         update = await make_round(self, STEP)
         return {"spent": self.spent, "messages": self.voice.messages(), **update}
 
     def obstacle(self) -> str | None:
-        """Return what stands in the way of a round, also that the goal needs a plan first."""
-        most = self.settings.promote_after if "rounds" in self.state["promotable"] else None
-        return self.lacks() or (FOR_ROUNDS if most is not None and self.record["rounds"] >= most else None)
+        """Return what stands in the way of a round: what it lacks, or that the step needs a plan after so many."""
+        promote_after = self.settings.promote_after if "rounds" in self.state["promotable"] else None
+        is_due = promote_after is not None and self.record["rounds"] >= promote_after
+        return self.lacks() or (FOR_ROUNDS if is_due else None)
 
     def leave(self, obstacle: str) -> Step:
         """Leave to go on with more budget or time, or so that the run gets a plan."""
@@ -110,67 +115,68 @@ class StepRound(StepWork):
         return leave(self.state, self.runtime, {"status": "ready", "code": FOR_ROUNDS, "reason": reason})
 
     def give_up(self, reason: str, messages: Sequence[AnyMessage], code: str) -> Step:
-        """End the step after too many corrections, the last of a claim or of anything else."""
+        """End the step after too many corrections, with a code of its own if the last reply was a malformed claim."""
         called = {call["name"] for call in messages[0].tool_calls} if isinstance(messages[0], AIMessage) else set()
         return super().give_up(reason, messages, code or (MALFORMED if called and called <= {*CLAIMS} else ""))
 
     async def question(self) -> Question:
-        """Return the request: instructions, tools, the brief, the rounds. Earlier parts never change."""
-        state, step, settings, left = self.state, self.state["step"], self.settings, self.left()
+        """Return the request: instructions, tools, the brief, the rounds. It repeats the last one and adds to it."""
+        state, step, settings, amounts = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
         controls = (*EXECUTE, PROGRAM) if settings.programs and offer.bound else EXECUTE
         self.legal, self.claimed = offer.legal(controls), self.record["draft"]
-        recalls = offer.bound or offer.more or state["known"] or state["before"]
-        offered = [name for name in self.legal if name != "finish_task" and (recalls or name != "recall")]
-        if not state["last"]:  # for the last step it equals finish_step (K1); it stays legal
+        can_recall = offer.bound or offer.more or state["known"] or state["before"]
+        offered = [name for name in self.legal if name != "finish_task" and (can_recall or name != "recall")]
+        if not state["last"]:  # in the last step finish_task is legal, but not offered: it equals finish_step (K1)
             offered.append("finish_task")
-        self.shown = offered
+        self.shown_controls = offered
         tools = offer.definitions(offered, self.tools, answers=self.record["answers"])
         executor, attached = step.get("executor"), state["attachments"]
-        own = self.deps.executors[executor].profile if executor else ""
-        seeing = partial(self.deps.model, "execute", settings, executor)
-        profile, brief = profile_text(settings.profile, own, settings.speaks), HumanMessage(state["brief"])
+        executor_profile = self.deps.executors[executor].profile if executor else ""
+        get_model = partial(self.deps.model, "execute", settings, executor)
+        profile = profile_text(settings.profile, executor_profile, settings.speaks)
+        brief = HumanMessage(state["brief"])
         if attached:
-            brief = await brief_message(state["brief"], attached, self.runtime, seeing)
+            brief = await brief_message(state["brief"], attached, self.runtime, get_model)
         entries = [*state["before"], *known_entries(state)]
-        shown = await with_images([brief, *self.rounds], entries, state["fence"], self.runtime, seeing)
-        ending, rounds = [], left.get("rounds")
-        if rounds is not None and (rounds <= FEW_ROUNDS or rounds == state["allowance"]["rounds"] // 2):
+        messages = await with_images([brief, *self.rounds], entries, state["fence"], self.runtime, get_model)
+        reminder, rounds_left = [], amounts.get("rounds")
+        if rounds_left is not None and (rounds_left <= FEW_ROUNDS or rounds_left == state["allowance"]["rounds"] // 2):
             # It comes last and is not kept, so that earlier messages never change.
-            ending = [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
+            reminder = [HumanMessage(f"(Rounds left in this step, this one included: {rounds_left:g}.)")]
         return Question(
             "execute",
-            [SystemMessage(instructions("execute", profile)), *shown, *ending],
+            [SystemMessage(instructions("execute", profile)), *messages, *reminder],
             tools,
             executor,
-            left,
+            amounts,
             self.voice,
             place={"step": step["id"], "round": self.record["rounds"] + 1},
-            passing=len(ending),
+            passing=len(reminder),
             thread=thread_of(self.runtime),
             fence=state["fence"],
-            rounds=state["sent"],
+            rounds=state["fitted_rounds"],
         )
 
     async def read_text(self, message: AIMessage, decision: Decision) -> Decision | UnusableReply:
-        """Return what a text is: a claim that stands in it alone, else speech; a call that it holds is not made."""
+        """Return the claim that a text consists of; else the text is speech, and a call printed in it is not made."""
         if self.prints:
             return decision
         text = str(message.text)
-        found = await aside(message, partial(read_printed, text, self.legal, self.tools))
-        if found.whole and [call["name"] for call in found.calls] in ([claim] for claim in CLAIMS):
-            # Nothing else stands in the reply, and evidence proves it, however it was said.
+        printed = await aside(message, partial(read_printed, text, self.legal, self.tools))
+        if printed.whole and [call["name"] for call in printed.calls] in ([claim] for claim in CLAIMS):
+            # It is the whole reply, and a claim has to be proven anyway.
             return await aside(message, partial(read_reply, message, self.legal, self.tools, result=self.claimed))
-        return replace(decision, arguments={"printed": bool(found.calls or found.problems)})
+        return replace(decision, arguments={"printed": bool(printed.calls or printed.problems)})
 
     async def speak(self, message: AIMessage, decision: Decision) -> Step:
-        """Go on after speech, which was streamed already; a call printed in it was not made (N10)."""
+        """Go on after speech, which was streamed already; say that a call printed in it was not made (N10)."""
         hint = silence_hint(self.state, self.runtime, self._note_silence().record["silent"])
-        said = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
-        return self.go_on([message, HumanMessage(said)])
+        text = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
+        return self.go_on([message, HumanMessage(text)])
 
-    async def call(self, message: AIMessage, decision: Decision) -> Step:
-        """Leave the calls in the record, with a claim that came with them, for who makes them."""
+    async def store_calls(self, message: AIMessage, decision: Decision) -> Step:
+        """Put the calls into the record, with a claim that came with them; they are made next."""
         answers, held = answer_refused(decision)
         claim = self._claim(decision.claim) if decision.claim else None
         return self.note(calls=decision.calls, held=held, then=claim).go_on([message, *answers])
@@ -184,31 +190,33 @@ class StepRound(StepWork):
         return leave(self.state, self.runtime, change, messages, self.spent)
 
     async def claim(self, message: AIMessage, decision: Decision) -> Step:
-        """Leave the claim to `goal_check`."""
+        """Put the claim into the state, for `goal_check`."""
         return {**self.go_on([message]), "decision": dict(self._claim(decision))}
 
     def _claim(self, decision: Decision) -> StepClaim:
-        """Return the claim in the form that goal_check expects."""
-        said = self.voice.message_id("finish_step.result", "finish_task.result")
-        return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
+        """Return the claim with the id of the message in which its result was streamed."""
+        message_id = self.voice.message_id("finish_step.result", "finish_task.result")
+        return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": message_id}  # type: ignore[typeddict-item]
 
     async def ask_user(self, message: AIMessage, decision: Decision) -> Step:
-        """Leave with a question, unless it was answered or is refused. The answer becomes the result of this call."""
+        """Leave with a question, unless people answered it before or it must not be asked.
+
+        The answer becomes the result of this call.
+        """
         state, id = self.state, self.state["step"]["id"]
         question, options = decision.arguments["question"], decision.arguments.get("options")
-        asked, seen, told = state["asked"], known_entries(state), ""
         more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
         pause = question_pause(state, question, options or (), **more)
         if primary_language(declared := decision.arguments.get("language")):
             pause = pause.but(language=known_language(declared))
-        waiting = pause.dump()
-        if before := find_earlier_answer(asked, question, options, step=id, seen=seen):
-            told = render_earlier_answer(before)
-        elif refused := await self.deps.policies.refusal_of(waiting, state["goal"], self.runtime):
-            told = NOT_ASKED.format(why=refused)
+        waiting, reply = pause.dump(), ""
+        if earlier := find_earlier_answer(state["asked"], question, options, step=id, seen=known_entries(state)):
+            reply = render_earlier_answer(earlier)
+        elif refusal := await self.deps.policies.refusal_of(waiting, state["goal"], self.runtime):
+            reply = NOT_ASKED.format(why=refusal)
             self.voice.retract("ask_user.question")
-        if told:
-            return self._note_silence().go_on([message, *reply_messages(message, told)])
+        if reply:
+            return self._note_silence().go_on([message, *reply_messages(message, reply)])
         change: StepChange = {"status": "waiting", "waiting": waiting, "corrections": 0}
         return leave(state, self.runtime, change, [message], self.spent)
 
@@ -223,7 +231,7 @@ STEP: Role[StepRound, Step] = Role(
     objections=no_objections,
     handlers={
         "speak": StepRound.speak,
-        "calls": StepRound.call,
+        "calls": StepRound.store_calls,
         "ask_user": StepRound.ask_user,
         "give_up": StepRound.give_up_step,
         "finish_step": StepRound.claim,
@@ -238,10 +246,10 @@ STEP: Role[StepRound, Step] = Role(
 
 
 async def _load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
-    """Return the saved update of this round's reply, if a crash interrupted the round."""
+    """Return the saved update of this round's reply; None unless a crash interrupted the round after its reply."""
     if state["own_rounds"] or runtime.store is None:
         return None
-    namespace, key, round = _saved_at(state, runtime)
+    namespace, key, round = _place_of_reply(state, runtime)
     state["own_rounds"].add(round)
     item = await runtime.store.aget(namespace, key)
     if item is None or item.value["round"] != round:
@@ -255,19 +263,19 @@ async def _save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> 
     if runtime.store is None:
         return False
     type, data = _SERDE.dumps_typed(update)
-    namespace, key, round = _saved_at(state, runtime)
+    namespace, key, round = _place_of_reply(state, runtime)
     value = {"round": round, "type": type, "update": base64.b64encode(data).decode()}
     await runtime.store.aput(namespace, key, value, index=False)
     let_wait(runtime, checkpoint=False)
     return True
 
 
-def _saved_at(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str, str]:
+def _place_of_reply(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str, str]:
     """Return namespace and key of the step's saved reply, and the id of this round.
 
-    The scope distinguishes several runs on one thread in an outer graph. The id is that of LangGraph's task: the same
-    after a crash, different for every other checkpoint.
+    The scope, a part of the key, distinguishes several runs on one thread in an outer graph. The id is that of
+    LangGraph's task: the same when the round is repeated after a crash, and another one in every other round.
     """
     info = runtime.execution_info
-    place = (*REPLIES, store_label(thread_of(runtime))), f"{scope_of(state)}:{state['step']['id']}"
-    return *place, str(info.task_id if info else "")
+    namespace, key = (*REPLIES, store_label(thread_of(runtime))), f"{scope_of(state)}:{state['step']['id']}"
+    return namespace, key, str(info.task_id if info else "")

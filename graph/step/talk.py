@@ -1,4 +1,4 @@
-"""Let a model work inside one node: a judge, or the one that writes the answer."""
+"""Talk with a model inside one node: with a judge, or with the model that writes the answer."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Talk(Work[Result | None], Generic[Result]):
         self.runtime, self.deps = self.context.runtime, self.context.deps
         self.state = {"record": {"corrections": 0}}
 
-    async def have(self, role: Role[Any, Result | None]) -> Result:
+    async def run(self, role: Role[Any, Result | None]) -> Result:
         """Make rounds until one has the result."""
         while (result := await make_round(self, role)) is None:
             pass
@@ -36,7 +36,7 @@ class Talk(Work[Result | None], Generic[Result]):
 
     @abstractmethod
     def end(self, problem: str) -> Result:
-        """Return the result without a usable reply."""
+        """Return the result for a talk that ends without a usable reply; `problem` says why."""
 
     @property
     def language(self) -> str:
@@ -44,7 +44,7 @@ class Talk(Work[Result | None], Generic[Result]):
         return self.context.caller.language
 
     def lacks(self) -> str | None:
-        """Return the amount that is used up. The work is done, so what is said of it may come after the deadline."""
+        """Return the amount that is used up. The deadline does not count: the work that the talk is about is done."""
         return first_exhausted(self.left(), ("model_calls",))
 
     def left(self) -> Amounts:
@@ -52,7 +52,7 @@ class Talk(Work[Result | None], Generic[Result]):
         return self.context.amounts_left()
 
     def charge(self, spent: Amounts, rounds: int) -> None:
-        """Count what a round cost; rounds are those of steps and planning."""
+        """Count what a round cost; the round itself does not count, because only steps and planning limit theirs."""
         self.context.spent = add(self.context.spent, spent)
 
     def leave(self, obstacle: str) -> Result:
@@ -72,6 +72,6 @@ class Talk(Work[Result | None], Generic[Result]):
         return self.end(reason)
 
 
-async def decides_nothing(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
-    """Return what is wrong with a text where a call is asked for."""
+async def refuse_text(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
+    """Refuse a text where a call is asked for."""
     return UnusableReply(["a text alone decides nothing here"], printed=talk.prints)

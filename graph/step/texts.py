@@ -30,7 +30,7 @@ class Texts:
     scope: str
     """Distinguishes the runs that an outer graph may have on one thread."""
     turn: int
-    """The request; the id of an observation of an earlier one begins with its own."""
+    """The number of the request. The ids of observations of earlier requests begin with the number of theirs."""
 
     @classmethod
     def of(cls, store: BaseStore | None, thread: str, values: Mapping[str, Any]) -> "Texts":
@@ -46,20 +46,20 @@ class Texts:
         """Return the full text of an observation of this or an earlier request; None if the store has none."""
         if self.store is None:
             return None
-        named = self._key(id)
-        for key in (f"{self.scope}:{named}", named):  # as it is kept now, and as it was by older versions
+        key_of_thread = self._key(id)  # older versions stored texts under it
+        for key in (f"{self.scope}:{key_of_thread}", key_of_thread):
             if item := await self.store.aget(self._namespace, key):
                 return str(item.value["text"])
         return None
 
     async def put_entry(self, entry: JournalEntry) -> JournalEntry:
-        """Return the entry for the journal: a long text is stored and shortened; without a store it stays whole."""
+        """Store the entry's text if it is long, and return the entry with it shortened; without a store, unchanged."""
         if self.store is None or len(entry["text"]) <= INLINE_CHARS:
             return entry
         await self.put(entry["id"], entry["text"])
         return shorten_entry(entry, INLINE_CHARS)
 
-    async def whole(self, entry: JournalEntry) -> JournalEntry:
+    async def load(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with its full text."""
         text = await self.get(entry["id"]) if entry["stored"] else None
         return {**entry} if text is None else {**entry, "text": text}
@@ -73,33 +73,33 @@ class Texts:
 
 
 def scope_of(state: Mapping[str, Any]) -> str:
-    """Return the word that distinguishes runs on one thread; states of earlier versions have that of their frames."""
+    """Return the word that distinguishes runs on one thread; in states of older versions it is the fence."""
     return str(state.get("scope") or state.get("fence") or "")
 
 
 async def recall(
     call: Call, entries: Iterable[JournalEntry], texts: Texts, fence: str, room: int
 ) -> tuple[str, Span | None]:
-    """Return a piece of an observation's full text, framed as data, with the offset of the next piece; and its range.
+    """Return a piece of an observation's full text, with a header that names the next offset, and the piece's range.
 
-    `room` are the most characters of it. For an observation that is not among `entries`, the text says so.
+    Header and piece have at most about `room` characters. An observation that is not among `entries` has no range; the
+    text says so.
     """
-    wanted = str(call["args"]["observation"]).strip().strip("[]")
+    id = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
-    found = {entry["id"]: entry for entry in entries if not entry.get("outside")}
-    if wanted not in found:
-        known = ", ".join(list(found)[-15:]) or "none"
-        return f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.", None
-    text = (await texts.whole(found[wanted]))["text"]
+    by_id = {entry["id"]: entry for entry in entries if not entry.get("outside")}
+    if id not in by_id:
+        latest = ", ".join(list(by_id)[-15:]) or "none"
+        return f"recall error\nThere is no observation {id[:40]!r} here; there are: {latest}.", None
+    text = (await texts.load(by_id[id]))["text"]
     room = max(room - HEADER_CHARS, HEADER_CHARS)
-    end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
+    end = max(cut_before(text, offset + room), min(offset + 1, len(text)), offset)
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
-    end = max(end, offset)
-    head = f"recall ok: [{wanted}] characters {offset} to {end} of {len(text)}{more}"
+    head = f"recall ok: [{id}] characters {offset} to {end} of {len(text)}{more}"
     piece = framed("tool_output", text[offset:end], fence)
-    return f"{head}\n{piece}", (wanted, offset, end)
+    return f"{head}\n{piece}", (id, offset, end)
 
 
 def known_entries(state: Step | Planning) -> list[JournalEntry]:
-    """Return the observations that a step or planning can cite, its own and earlier ones, oldest first."""
+    """Return all observations that a step or planning can cite, also its own, oldest first."""
     return [*state["known"], *state.get("journal", ())]
