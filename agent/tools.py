@@ -1,4 +1,4 @@
-"""Make LangChain tools of functions, MCP-style and OpenAI-style descriptions; add and remove those of an agent."""
+"""Make LangChain tools of functions and of MCP-style and OpenAI-style descriptions; hold the tools of an agent."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -89,11 +89,11 @@ class AgentTools(Collection[BaseTool]):
         for an effect that belongs to no tool.
         """
         fixed, sources = split_sources(tools)
-        made = as_tools(fixed, caller=caller)
+        new_tools = as_tools(fixed, caller=caller)
         with self._lock:
-            names = {*self._executors.toolbox, *(tool.name for tool in [*made, *as_tools(sources)])}
+            names = {*self._executors.toolbox, *(tool.name for tool in [*new_tools, *as_tools(sources)])}
             self._check_effects(effects or {}, names, [*self._sources, *sources])
-            self._set([*self._fixed, *made], [*self._sources, *sources], effects)
+            self._set([*self._fixed, *new_tools], [*self._sources, *sources], effects)
         for source in sources:
             source.subscribe(self._refresh)
 
@@ -102,17 +102,16 @@ class AgentTools(Collection[BaseTool]):
         with self._lock:
             names = [getattr(each, "name", each) for each in tools if not isinstance(each, ToolSource)]
             own_names = {name for tool in self._fixed for name in (tool.name, legal_name(tool.name))}
-            removed = [each for each in tools if isinstance(each, ToolSource)]
-            missing = [name for name in names if name not in own_names] + [
-                each for each in removed if each not in self._sources
-            ]
+            sources = [each for each in tools if isinstance(each, ToolSource)]
+            missing = [name for name in names if name not in own_names]
+            missing += [each for each in sources if each not in self._sources]
             if missing:
                 raise ToolError(
                     f"the agent was not given {missing[0]!r}; it has {', '.join(sorted(own_names)) or 'none'}"
                 )
             self._set(
                 [tool for tool in self._fixed if not {tool.name, legal_name(tool.name)} & {*names}],
-                [source for source in self._sources if source not in removed],
+                [source for source in self._sources if source not in sources],
             )
 
     def _refresh(self) -> None:
@@ -145,6 +144,7 @@ class AgentTools(Collection[BaseTool]):
         *,
         by_owner: bool = True,
     ) -> None:
+        """Replace the tools; `by_owner` is False if no one asked for it, because a source has other tools now."""
         self._executors.set_tools(self._all(fixed, sources), effects, by_owner=by_owner)
         self._fixed, self._sources = fixed, sources
 
@@ -159,11 +159,11 @@ class DescribedTool(BaseTool):
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     caller: Caller = Field(exclude=True)
-    calls: str
+    original_name: str
     """The caller's name for the tool."""
 
     def _run(self, /, *_: Any, **arguments: Any) -> Any:
-        return self.caller(self.calls, arguments)
+        return self.caller(self.original_name, arguments)
 
 
 class AsyncDescribedTool(DescribedTool):
@@ -173,7 +173,7 @@ class AsyncDescribedTool(DescribedTool):
         raise NotImplementedError(f"{self.name} is asynchronous: use ainvoke")
 
     async def _arun(self, /, *_: Any, **arguments: Any) -> Any:
-        return await self.caller(self.calls, arguments)
+        return await self.caller(self.original_name, arguments)
 
 
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
@@ -188,21 +188,21 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
         return list(tools.tools)
     if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
         raise ToolError(f"tools must be a list, not {type(tools).__name__}: {_WHAT_TO_PASS}")
-    made, functions = list[BaseTool](), list[Any]()
+    result, functions = list[BaseTool](), list[Any]()
     for entry in [tools] if isinstance(tools, Mapping) else tools:
         if isinstance(entry, BaseTool):
-            made.append(entry)
+            result.append(entry)
         elif isinstance(entry, ToolSource):
-            made.extend(entry.tools)
+            result.extend(entry.tools)
         elif isinstance(entry, Mapping) or hasattr(entry, "input_schema") or hasattr(entry, "inputSchema"):
-            made.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
+            result.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):
             if not any(entry is earlier for earlier in functions):
-                made.append(from_function(entry))
+                result.append(from_function(entry))
             functions.append(entry)
         else:
             raise ToolError(f"{str(entry)[:80]!r} cannot be used as a tool: {_WHAT_TO_PASS}")
-    return made
+    return result
 
 
 def described_tool(
@@ -235,12 +235,13 @@ def described_tool(
         args_schema=dict(schema),
         metadata=metadata or None,
         caller=caller,
-        calls=name,
+        original_name=name,
         handle_tool_error=True,
     )
 
 
 def _descriptions(entry: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names and descriptions that an entry of a tool list holds."""
     if not isinstance(entry, Mapping):
         # An item of an MCP tool list. A server cannot declare an effect.
         entry = {**entry.model_dump(exclude_none=True, by_alias=True), "effect": None}
