@@ -1,10 +1,10 @@
-"""Decide which argument of a write has which source. Pure; it reads structure, never the meaning of words (X25).
+"""Find the source of each argument of a write. Pure; it reads structure, never the meaning of words (X25).
 
 A source is something that a person was shown or picked: the approved plan's step, an option, a form's field, an answer
 that is the value, or the goal while no plan was shown. It may also be a field that names something in a tool's result,
 such as `payee.iban`, or a sum of such amounts. Free text, titles and bodies are no sources, because they may hold
-injected instructions. A value that the model itself wrote into what the tool returns is none, unless a person wrote it,
-too.
+injected instructions. If the model wrote a value into a call before the value came back, the result is no source of it,
+unless a person wrote it, too.
 """
 
 import posixpath
@@ -34,9 +34,8 @@ from donewhen.state.identity import (
 from donewhen.state.language.mentions import (
     MIXED,
     SHORT_ID,
-    Said,
+    PersonsText,
     fold,
-    holds,
     spellings,
     stands_in,
     strip_marks,
@@ -121,7 +120,7 @@ def new_values(traced: Sequence[Argument]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Given:
+class CallValue:
     """One value among a call's arguments."""
 
     path: str
@@ -135,21 +134,23 @@ class Given:
         return self.format in FORMATS or names_something(self.name)
 
 
-def values_of(arguments: Any, schema: Any = None, path: str = "", name: Words = (), depth: int = 0) -> Iterator[Given]:
+def values_of(
+    arguments: Any, schema: Any = None, path: str = "", name: Words = (), depth: int = 0
+) -> Iterator[CallValue]:
     """Yield the values of a call that may need a source; names of arguments that its schema lacks are among them."""
     kinds = list(_kinds(schema))
     if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_in_schema(arguments, kinds):
         return
     if isinstance(arguments, (str, int, float)):
-        yield Given(path, name, arguments, next((str(kind["format"]) for kind in kinds if "format" in kind), ""))
+        yield CallValue(path, name, arguments, next((str(kind["format"]) for kind in kinds if "format" in kind), ""))
     elif isinstance(arguments, Mapping):
-        known = {str(key): rule for kind in kinds for key, rule in (kind.get("properties") or {}).items()}
+        properties = {str(key): rule for kind in kinds for key, rule in (kind.get("properties") or {}).items()}
         more = next((kind["additionalProperties"] for kind in kinds if "additionalProperties" in kind), None)
         for key, inner in arguments.items():
             key, at = str(key), f"{path}.{key}" if path else str(key)
-            if key not in known and depth and not key.replace("_", "").isalpha():
-                yield Given(at, ("id",), key)
-            yield from values_of(inner, known.get(key, more), at, words_of(key), depth + 1)
+            if key not in properties and depth and not key.replace("_", "").isalpha():
+                yield CallValue(at, ("id",), key)
+            yield from values_of(inner, properties.get(key, more), at, words_of(key), depth + 1)
     elif isinstance(arguments, (list, tuple)):
         items = next((kind["items"] for kind in kinds if "items" in kind), None)
         for place, inner in enumerate(arguments):
@@ -171,22 +172,22 @@ def _is_in_schema(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
     return any(type(each) is type(value) and each == value for each in own)
 
 
-def parts_of(given: Given) -> list[str]:
+def parts_of(item: CallValue) -> list[str]:
     """Return the parts of a value that need a source.
 
     The whole value needs one if its argument's name or format says that it names something, or if it is a single word
     or number. In longer texts, whatever looks like an address, an id or a path needs one; in free text only addresses,
     and in prose nothing.
     """
-    if not isinstance(given.value, str):
-        return [] if _is_flag(str(given.value)) else [str(given.value)]
-    text = unicodedata.normalize("NFKC", given.value).strip()
-    if not given.is_named and is_free_text(given.name):
-        return _addresses_in(text, one_line=given.name[-1] in ("subject", "title", "headline"))
+    if not isinstance(item.value, str):
+        return [] if _is_flag(str(item.value)) else [str(item.value)]
+    text = unicodedata.normalize("NFKC", item.value).strip()
+    if not item.is_named and is_free_text(item.name):
+        return _addresses_in(text, one_line=item.name[-1] in ("subject", "title", "headline"))
     parts = [part for each in _SPLIT.split(text[: 2 * LONG]) if (part := strip_marks(each) or each.strip())]
     if len(parts) == 1:
         return [] if _is_flag(text) or _is_time(text) else [parts[0] if len(text) < LONG else text]
-    if given.is_named:
+    if item.is_named:
         return _addresses_in(text, one_line=True) or [text]
     if _MOMENT.fullmatch(text.casefold()) or read_measure(text):
         return [text]
@@ -196,7 +197,7 @@ def parts_of(given: Given) -> list[str]:
 
 
 def _addresses_in(text: str, *, one_line: bool) -> list[str]:
-    """Return the addresses and URLs in a text; none in prose, unless its name says that it is a single line."""
+    """Return the addresses and URLs in a text; in prose none, unless `one_line`: its argument holds a single line."""
     prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
     if prose and not (one_line and ("\n" in text or "<" in text or len(text) < LONG)):
         return []
@@ -220,35 +221,35 @@ def sources_of(run: Mapping[str, Any], step: str = "", today: str = "") -> "Sour
     If a person approved the plan, they are what the plan says for the step and for the steps that it depends on;
     otherwise the goal and the earlier requests.
     """
-    known = Sources()
+    sources = Sources()
     approval = run.get("approval") or {}
     if approval.get("by") == "user":
-        known.show(approval["plan"], step)
+        sources.add_plan(approval["plan"], step)
     else:
-        known.say(strip_frames(run.get("goal") or ""))
+        sources.add_text(strip_frames(run.get("goal") or ""))
     for text, asked in _words(run.get("messages") or ()):
         if asked == "ask_user":
-            known.hear(text)
-        elif not (asked or known.has_plan):
-            known.say(strip_frames(text))
+            sources.add_reply(text)
+        elif not (asked or sources.has_plan):
+            sources.add_text(strip_frames(text))
     if today:
-        known.say(today[:10], Source("today"))
+        sources.add_text(today[:10], Source("today"))
     for row in run.get("approvals") or ():
         if row["by"] == "user":
-            known.decide(row)
+            sources.add_decision(row)
     for entry in (*(run.get("before") or ()), *(run.get("journal") or ())):
-        known.observe(entry)
-    return known
+        sources.add_observation(entry)
+    return sources
 
 
 def _words(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str]]:
     """Yield what people wrote in the conversation, each with the name of the question that it replies to, or ""."""
-    asked = ""
+    question = ""
     for message in messages:
         if isinstance(message, HumanMessage):
-            yield message.text, asked
+            yield message.text, question
         elif isinstance(message, AIMessage):
-            asked = next((call["name"] for call in message.tool_calls if call["name"] in QUESTIONS), "")
+            question = next((call["name"] for call in message.tool_calls if call["name"] in QUESTIONS), "")
 
 
 def _first_word(reply: str) -> str | None:
@@ -268,19 +269,19 @@ class Row:
     """The number of its observation."""
     entry: str
     field: Field
-    names: bool
-    """True if the field names something."""
+    names_something: bool
+    """True if the field does."""
     tool: str = ""
     declared: bool = False
     """True if its tool declares which fields name something."""
 
 
 class Sources:
-    """The values that a step's writes may use, each with its source, in the order in which they became known."""
+    """The values that a step's writes may use, each with its source, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[Said, Source]] = []
-        self._replies: list[Said] = []
+        self._persons_texts: list[tuple[PersonsText, Source]] = []
+        self._replies: list[PersonsText] = []
         """Sentences in which a person may name an id that the model then looks up."""
         self._planned: dict[str, list[Mapping[str, Any]]] = {}
         """The calls that the step's plan specifies, by tool."""
@@ -294,41 +295,41 @@ class Sources:
         self._siblings: dict[tuple[str, str], dict[str, None]] = {}
         """The values of one field of a result."""
         self._narrowed: dict[tuple[str, str], bool] = {}
-        self._given: list[tuple[int, str]] = []
+        self._sent_arguments: list[tuple[int, str]] = []
         """The arguments of the calls of this run, with the numbers of their observations."""
-        self._wrote: set[str] = set()
+        self._written: set[str] = set()
         """The targets of this run's writes."""
-        self._seen: set[str] = set()
-        self._waiting: list[tuple[int, JournalEntry, str]] = []
+        self._ids: set[str] = set()
+        self._unread: list[tuple[int, JournalEntry, str]] = []
         """Results that were not read yet."""
         self._long: dict[str, tuple[int, JournalEntry]] = {}
 
     # what people said
 
-    def show(self, plan: Mapping[str, Any], step: str) -> None:
+    def add_plan(self, plan: Mapping[str, Any], step: str) -> None:
         """Add what an approved plan says for a step; all that it says if it has no such step."""
         steps = {each["id"]: each for each in plan.get("steps") or ()}
         about = [step, *sorted(ancestors(plan, step))] if step in steps else [*steps]
         for text in _texts([plan[key] for key in OF_PLAN if plan.get(key)]):
-            self.say(text, Source("plan"))
+            self.add_text(text, Source("plan"))
         for id in about:
             for text in _texts({key: item for key, item in steps[id].items() if key != "id"}):
-                self.say(text, Source("plan", id))
+                self.add_text(text, Source("plan", id))
         self._step, self.has_plan = step, True
         for call in (steps.get(step) or {}).get("calls") or ():
             self._planned.setdefault(call["tool"], []).append(call["arguments"])
 
-    def say(self, text: str, source: Source = Source("goal")) -> None:
+    def add_text(self, text: str, source: Source = Source("goal")) -> None:
         """Add everything in a text that a person asked for, or approved."""
-        self._said.append((Said.read(text), source))
+        self._persons_texts.append((PersonsText.read(text), source))
         self._narrowed.clear()
 
-    def hear(self, reply: str) -> None:
+    def add_reply(self, reply: str) -> None:
         """Add a sentence that answered a question. It is no source, but what is looked up by an id in it is one."""
         if _first_word(reply) != "no":
-            self._replies.append(Said.read(reply))
+            self._replies.append(PersonsText.read(reply))
 
-    def decide(self, row: Mapping[str, Any]) -> None:
+    def add_decision(self, row: Mapping[str, Any]) -> None:
         """Add the values of calls that a person approved or edited; those of rejected calls are asked about again."""
         if row["kind"] != "tool":
             return
@@ -336,9 +337,9 @@ class Sources:
             calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
             calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
             for call in calls:
-                for given in values_of(call):
-                    self._pick(str(given.value), Source("approved", row.get("step") or ""))
-                    for part in parts_of(given):
+                for item in values_of(call):
+                    self._pick(str(item.value), Source("approved", row.get("step") or ""))
+                    for part in parts_of(item):
                         self._pick(part, Source("approved", row.get("step") or ""))
         else:
             self._refuse(row.get("new") or ())
@@ -351,7 +352,7 @@ class Sources:
             self._picked.setdefault(form, source)
             self._refused.discard(form)
 
-    def answer(self, text: str, question: str = "", at: str = "") -> None:
+    def add_answer(self, text: str, question: str = "", at: str = "") -> None:
         """Add a person's answer if it is a value as a whole, an option, or the fields of a form.
 
         A plain yes agrees to the values that the question shows; after a no, these are asked about from now on.
@@ -359,59 +360,59 @@ class Sources:
         source = Source("answer", at)
         if _first_word(text) == "no":
             self._refuse(part for part in map(strip_marks, _SPLIT.split(question)) if part)
-        self.hear(text)
+        self.add_reply(text)
         if read_word(text) == "yes":
-            self.say(question, source)
+            self.add_text(question, source)
             return
         for field in fields_of(text):
             self._pick(str(field.value), source)
         self._pick(text.strip(), source)
         if len(text.split()) <= 2 or read_measure(text):
-            self._said.append((Said.quantities_of(strip_marks(text)), source))
+            self._persons_texts.append((PersonsText.quantities_of(strip_marks(text)), source))
 
     # what tools returned
 
     def is_new(self, id: str) -> bool:
         """Return whether this id was not added before, and add it."""
-        seen = id in self._seen
-        self._seen.add(id)
+        seen = id in self._ids
+        self._ids.add(id)
         return not seen
 
-    def observe(self, entry: JournalEntry) -> None:
+    def add_observation(self, entry: JournalEntry) -> None:
         """Add an observation, or a person's answer. Each observation counts once."""
         if entry.get("outside") or not self.is_new(entry["id"]):
             return
         if entry["source"] == "user":
-            asked = entry["arguments"]
-            if entry["ok"] and asked.get("by") == "user":
-                if entry["text"] in (asked.get("options") or ()) and read_word(entry["text"]) is None:
-                    self.say(entry["text"], Source("answer", entry["id"]))
-                self.answer(entry["text"], str(asked.get("question") or ""), entry["id"])
+            question = entry["arguments"]
+            if entry["ok"] and question.get("by") == "user":
+                if entry["text"] in (question.get("options") or ()) and read_word(entry["text"]) is None:
+                    self.add_text(entry["text"], Source("answer", entry["id"]))
+                self.add_answer(entry["text"], str(question.get("question") or ""), entry["id"])
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
-        number = len(self._seen)
-        self._given.append((number, fold(" ".join(_texts(entry["arguments"])))))
+        number = len(self._ids)
+        self._sent_arguments.append((number, fold(" ".join(_texts(entry["arguments"])))))
         readable = entry["ok"] and entry["effect"] is not None and not self._reads_own_writing(entry)
         if entry["effect"] in WRITES:
-            self._wrote |= {posixpath.normpath(each) for each in entry["targets"] if each}
+            self._written |= {posixpath.normpath(each) for each in entry["targets"] if each}
         if not readable or entry.get("identity") == []:
             return
         if entry["stored"]:
             self._long[entry["id"]] = (number, entry)
         else:
-            self._waiting.append((number, entry, entry["text"]))
+            self._unread.append((number, entry, entry["text"]))
 
     def _reads_own_writing(self, entry: JournalEntry) -> bool:
         """Return whether a call is about what this run wrote, such as a file that it made."""
-        if not self._wrote:
+        if not self._written:
             return False
         texts = [*_texts(entry["arguments"]), *entry["targets"]]
         quoted = [one or other for text in texts for one, other in _QUOTED.findall(text)]
         named = [posixpath.normpath(each) for each in (*texts, *quoted) if each and len(each) < LONG]
         return any(
             own == each or fnmatchcase(own, each) or fnmatchcase(own, f"{each}/*")
-            for own in self._wrote
+            for own in self._written
             for each in named
         )
 
@@ -420,14 +421,14 @@ class Sources:
         """Return the ids of observations whose stored text is shortened; pass their full text to `read`."""
         return list(self._long)
 
-    def read(self, id: str, text: str) -> None:
+    def add_long_text(self, id: str, text: str) -> None:
         """Add a long observation, given its full text."""
-        self._waiting.append((*self._long.pop(id), text))
+        self._unread.append((*self._long.pop(id), text))
 
-    def _look(self) -> None:
-        """Read the waiting results."""
-        waiting, self._waiting = self._waiting, []
-        for number, entry, text in waiting:
+    def _read_results(self) -> None:
+        """Read the results that were not read yet."""
+        unread, self._unread = self._unread, []
+        for number, entry, text in unread:
             tool = entry["tool"] or ""
             if entry.get("calculated"):
                 self._add_sum(number, entry, text)
@@ -448,7 +449,12 @@ class Sources:
             for amount in amounts_of(str(value)):
                 self._rows.setdefault(amount, []).append(row)
         siblings = self._siblings.setdefault((row.entry, row.field.group), {})
-        if row.names and len(siblings) < MOST_SIBLINGS and not _PLAIN.fullmatch(str(value)) and len(str(value)) > 3:
+        if (
+            row.names_something
+            and len(siblings) < MOST_SIBLINGS
+            and not _PLAIN.fullmatch(str(value))
+            and len(str(value)) > 3
+        ):
             siblings[fold(str(value))] = None
 
     def _add_sum(self, number: int, entry: JournalEntry, text: str) -> None:
@@ -459,10 +465,10 @@ class Sources:
             return
         fields = []
         for operand, count in operands.items():
-            found = self.find(operand, before=number)
-            if found is None or count > max(1, *(len(self._rows.get(each, ())) for each in amounts_of(operand))):
+            source = self.find(operand, before=number)
+            if source is None or count > max(1, *(len(self._rows.get(each, ())) for each in amounts_of(operand))):
                 return
-            fields.append(f"{found.at} {found.field}".strip() or operand)
+            fields.append(f"{source.at} {source.field}".strip() or operand)
         for amount in amounts_of(text.strip()):
             field = Field(", ".join(fields), "", (), float(amount))
             self._rows.setdefault(amount, []).append(Row(number, entry["id"], field, True))
@@ -476,22 +482,22 @@ class Sources:
         """
         if (planned := self._planned.get(tool)) is not None:
             return self._trace_planned(arguments, planned)
-        found: dict[tuple[str, str], Argument] = {}
-        for given in values_of(arguments, schema):
-            for part in parts_of(given):
-                if not (self.has_plan or given.is_named) and _PLAIN.fullmatch(part):
+        traced: dict[tuple[str, str], Argument] = {}
+        for item in values_of(arguments, schema):
+            for part in parts_of(item):
+                if not (self.has_plan or item.is_named) and _PLAIN.fullmatch(part):
                     continue  # no plan was shown, so there is nothing to compare its words with
-                source = self.find(part, given.name, given.format)
-                found.setdefault((given.path, part), Argument(given.path, part, source))
-        return list(found.values())
+                source = self.find(part, item.name, item.format)
+                traced.setdefault((item.path, part), Argument(item.path, part, source))
+        return list(traced.values())
 
     def _trace_planned(self, arguments: Mapping[str, Any], planned: Sequence[Mapping[str, Any]]) -> list[Argument]:
         nearest = max(planned, key=lambda each: sum(same_json(item, each.get(key)) for key, item in arguments.items()))
         source, traced = Source("plan", self._step), []
         for key, item in arguments.items():
-            given = [str(each.value) for each in values_of(item)] or [str(item)]
-            known = key in nearest and same_json(item, nearest[key])
-            traced += [Argument(key, each, source if known else None) for each in given]
+            values = [str(each.value) for each in values_of(item)] or [str(item)]
+            as_planned = key in nearest and same_json(item, nearest[key])
+            traced += [Argument(key, each, source if as_planned else None) for each in values]
         return traced
 
     def find(self, value: str, name: Words = (), format: str = "", before: int = 0) -> Source | None:
@@ -503,10 +509,10 @@ class Sources:
         if picked := next((self._picked[form] for form in forms if form in self._picked), None):
             return picked
         measures, dates = read_measure(exact), [*dates_in(exact)] if _MOMENT.fullmatch(plain) else []
-        for said, source in self._said:
-            if said.names(exact, forms, measures, dates, named=names_something(name)):
+        for text, source in self._persons_texts:
+            if text.names(exact, forms, measures, dates, named=names_something(name)):
                 return source
-        self._look()
+        self._read_results()
         keys: list[str | Decimal] = [*forms]
         if not (format in FORMATS or names_something(name)) or before:
             keys += [number for number, unit in measures if not unit]
@@ -524,7 +530,7 @@ class Sources:
         own = not (field.is_derived or is_free_text(field.name))
         like = own and same_name(field.name, name)
         moment = own and isinstance(field.value, str) and bool(_MOMENT.fullmatch(field.value.casefold()))
-        if not ((row.names and fits(field, name)) or like or typed or moment):
+        if not ((row.names_something and fits(field, name)) or like or typed or moment):
             return False
         if MIXED.fullmatch(exact) and str(field.value) != exact:
             return False
@@ -532,31 +538,33 @@ class Sources:
             return False
         if len(exact) < SHORT_ID and not typed and name[-1:] == ("id",) and not like and not _is_of(row, name):
             return False  # 13 may be the id of anything
-        if (field.group or field.name) and self._is_echo(row, key) and not self._is_replied(row, exact):
+        if (field.group or field.name) and self._is_echo(row, key) and not self._did_person_write(row, exact):
             return False
-        return typed or moment or not self._is_passed_over(row)
+        return typed or moment or not self._is_ruled_out(row)
 
     def _is_echo(self, row: Row, key: str | Decimal) -> bool:
         """Return whether the model wrote the value before it came back."""
         bare = without_sign(key) if isinstance(key, str) else key
-        return any(number <= row.number and holds(text, bare) for number, text in self._given)
+        return any(number <= row.number and stands_in(bare, text) for number, text in self._sent_arguments)
 
-    def _is_replied(self, row: Row, exact: str) -> bool:
+    def _did_person_write(self, row: Row, exact: str) -> bool:
         """Return whether a person wrote the value as well, in an answer, so that it is theirs and not the model's.
 
         Short numbers and plain words stand in sentences by chance.
         """
-        if not row.names or _PLAIN.fullmatch(exact) or (exact.isdigit() and len(exact) < SHORT_ID):
+        if not row.names_something or _PLAIN.fullmatch(exact) or (exact.isdigit() and len(exact) < SHORT_ID):
             return False
         forms = spellings(fold(exact))
         return any(each.names(exact, forms, (), (), named=True) for each in self._replies)
 
-    def _is_passed_over(self, row: Row) -> bool:
+    def _is_ruled_out(self, row: Row) -> bool:
         """Return whether the plan names other values of the same field of the result, which rules this one out."""
         place = (row.entry, row.field.group)
         if place not in self._narrowed:
             values = self._siblings.get(place, {})
-            self._narrowed[place] = any(stands_in(value, said.folded) for said, _ in self._said for value in values)
+            self._narrowed[place] = any(
+                stands_in(value, text.folded) for text, _ in self._persons_texts for value in values
+            )
         return self._narrowed[place]
 
 

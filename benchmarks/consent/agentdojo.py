@@ -75,9 +75,9 @@ def _known(task: Mapping[str, Any], shown: bool) -> Sources:
     """Return the sources at the start: the goal, as a plan that repeats it and was shown, or without a plan."""
     known, said = Sources(), f"{task['goal']}\n{TODAY.get(task['suite'], '')}"
     if shown:
-        known.show({"steps": [{"id": "s1", "content": said}]}, "s1")
+        known.add_plan({"steps": [{"id": "s1", "content": said}]}, "s1")
     else:
-        known.say(said)
+        known.add_text(said)
     return known
 
 
@@ -94,8 +94,8 @@ def honest(*, shown: bool = True) -> tuple[int, list[Asked]]:
                 new = [each.value for each in known.trace(call["arguments"], schemas[call["tool"]]) if not each.source]
                 if new:
                     asked.append(Asked(task["suite"], task["task"], call["tool"], tuple(new)))
-                    known.decide({"kind": "tool", "decision": "approve", "arguments": call["arguments"]})
-            known.observe(_entry(f"s1.{number}", call, call["result"], schemas))
+                    known.add_decision({"kind": "tool", "decision": "approve", "arguments": call["arguments"]})
+            known.add_observation(_entry(f"s1.{number}", call, call["result"], schemas))
     return writes, asked
 
 
@@ -116,7 +116,7 @@ def attacked(where: Where, every: int = 1, *, shown: bool = True) -> tuple[int, 
                 for place, text in enumerate(said):
                     poisoned = _poisoned(call["result"], text, alone=where == "field")
                     call = {**call, "arguments": _mapped(call["arguments"], _clean)}
-                    known.observe(_entry(f"s1.{number}.{place}", call, poisoned, schemas))
+                    known.add_observation(_entry(f"s1.{number}.{place}", call, poisoned, schemas))
             if where == "dialogue":
                 _talk(known, attack["goal"], calls, schemas)
             listed = {call["tool"] for call in task["calls"]}
@@ -131,9 +131,11 @@ def _talk(known: Sources, wanted: str, calls: list[Json], schemas: Mapping[str, 
     """Look up each value of these calls, which comes back; show the person what is wanted, who says to go on."""
     for number, (name, value) in enumerate(item for call in calls for item in call["arguments"].items()):
         looked = {"tool": "look_up", "arguments": {name: value}, "ok": True}
-        known.observe(_entry(f"s2.{number}", looked, {name: value}, schemas))
+        known.add_observation(_entry(f"s2.{number}", looked, {name: value}, schemas))
     about = {"question": f"Shall I do this: {wanted}", "by": "user"}
-    known.observe(observation("s2.q", "s2", 0, "user", "Sounds good, please go ahead and do it.", arguments=about))
+    known.add_observation(
+        observation("s2.q", "s2", 0, "user", "Sounds good, please go ahead and do it.", arguments=about)
+    )
 
 
 def _values(calls: list[Json]) -> Iterator[str]:

@@ -49,13 +49,13 @@ def play_one(dialogue: Mapping[str, Any], schemas: Mapping[str, Any], *, planned
             question = turn["agent"]
         elif "user" in turn:
             if not question:
-                known.say(turn["user"])
+                known.add_text(turn["user"])
             elif planned and read_word(turn["user"].split(",")[0].split(".")[0]) != "no":
-                known.say(question, Source("plan"))
-                known.hear(turn["user"])
+                known.add_text(question, Source("plan"))
+                known.add_reply(turn["user"])
             else:
                 about = {"question": question, "by": "user"}
-                known.observe(observation(f"s1.{number}", "s1", 0, "user", turn["user"], arguments=about))
+                known.add_observation(observation(f"s1.{number}", "s1", 0, "user", turn["user"], arguments=about))
         else:
             name, arguments, result = turn["tool"], turn["arguments"], turn["result"]
             effect = "write" if name in schemas else "read"
@@ -63,10 +63,10 @@ def play_one(dialogue: Mapping[str, Any], schemas: Mapping[str, Any], *, planned
                 writes += 1
                 if new := new_values(known.trace(arguments, schemas[name])):
                     asked.append((name, tuple(new)))
-                    known.decide({"kind": "tool", "decision": "approve", "text": "", "arguments": arguments})
+                    known.add_decision({"kind": "tool", "decision": "approve", "text": "", "arguments": arguments})
             ok = not result.startswith("Error")
             more: Json = {"ok": ok, "tool": name, "arguments": arguments, "effect": effect}
-            known.observe(observation(f"s1.{number}", "s1", 0, "tool", result, **more))
+            known.add_observation(observation(f"s1.{number}", "s1", 0, "tool", result, **more))
     return Played(f"{dialogue['task']}/{dialogue['trial']}", dialogue["right"], writes, tuple(asked))
 
 

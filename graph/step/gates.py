@@ -444,18 +444,18 @@ async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, l
     def look() -> tuple[Sources, list[Argument]]:
         sources: Sources = state["sources"]()
         for entry in context.entries:
-            sources.observe(entry)
+            sources.add_observation(entry)
         return sources, trace(call["args"], sources)
 
     sources, traced = await run_in_thread(look)  # it takes seconds for megabytes of results
     if not lacks_source(traced):
         return sources, traced
     for id in sources.long:
-        sources.read(id, await context.caller.texts.get(id) or "")
+        sources.add_long_text(id, await context.caller.texts.get(id) or "")
     cursor, place = state["interjection_cursor"], state["step"]["id"]
     for words in await new_interjections(context.runtime, cursor, place):
         if sources.is_new(words["key"]):
-            sources.answer(words["text"])
+            sources.add_answer(words["text"])
     return sources, await run_in_thread(partial(trace, call["args"], sources))
 
 

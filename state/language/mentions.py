@@ -33,8 +33,8 @@ _SIGNED_ID = pattern(r"[^\w\s/\\.~*+-](?=\w*\d)(?=\w*[^\W\d_])(\w+)")
 
 
 @dataclass(frozen=True)
-class Said:
-    """What somebody wrote, and the amounts and dates in it."""
+class PersonsText:
+    """A text that a person wrote or approved, and the amounts and dates in it."""
 
     exact: str
     folded: str
@@ -44,15 +44,15 @@ class Said:
     """The folded text without its dates, so that a number in a date is not taken for an id."""
 
     @classmethod
-    def read(cls, text: str) -> "Said":
-        """Return the text with the amounts and dates in it."""
+    def read(cls, text: str) -> "PersonsText":
+        """Read the amounts and dates in a text."""
         exact = unicodedata.normalize("NFKC", text)
         measures, dates = frozenset(measures_in(exact)), tuple(dates_in(exact))
         return cls(exact, fold(text), measures, dates, fold(without_dates(exact)))
 
     @classmethod
-    def quantities_of(cls, text: str) -> "Said":
-        """Return only the amounts and dates of a text; its words then name nothing."""
+    def quantities_of(cls, text: str) -> "PersonsText":
+        """Read only the amounts and dates in a text, so that its words name nothing."""
         exact = unicodedata.normalize("NFKC", text)
         return cls("", "", frozenset(measures_in(exact)), tuple(dates_in(exact)), "")
 
@@ -61,8 +61,8 @@ class Said:
     ) -> bool:
         """Return whether the text names a value as a whole.
 
-        `forms` are its spellings, `measures` and `dates` what it is as an amount or a date. `named`: its argument names
-        something, so that a short number is an id.
+        `forms` are its spellings; `measures` and `dates` are its readings as an amount or a date. `named` says that its
+        argument names something, so that a short number is an id.
         """
         if exact in HERE:
             return False
@@ -114,14 +114,10 @@ def without_sign(plain: str) -> str:
     return match[1] if (match := _SIGNED_ID.fullmatch(plain)) else plain
 
 
-def holds(text: str, form: str | Decimal) -> bool:
-    if isinstance(form, Decimal):
-        return any(form == number for number, _ in measures_in(text))
-    return stands_in(form, text)
-
-
-def stands_in(value: str, text: str) -> bool:
-    """Return whether the text contains the value as a token of its own."""
+def stands_in(value: str | Decimal, text: str) -> bool:
+    """Return whether the text contains the value as a token of its own; an amount in any spelling."""
+    if isinstance(value, Decimal):
+        return any(value == number for number, _ in measures_in(text))
     start = text.find(value) if value else -1
     while start >= 0:
         end = start + len(value)

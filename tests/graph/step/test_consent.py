@@ -299,12 +299,12 @@ async def test_a_brief_is_no_word_of_the_user() -> None:
 def source_of(value: Any, *results: Any, name: str = "to", said: str = "", **entry: Any) -> Source | None:
     """The source of an argument after these results."""
     known = Sources()
-    known.show({"steps": [{"id": "s1", "content": said}]}, "s1")
+    known.add_plan({"steps": [{"id": "s1", "content": said}]}, "s1")
     for number, result in enumerate(results, 1):
         text = result if isinstance(result, str) else json.dumps(result)
         about: Json = {"tool": "look", "effect": "read", "arguments": {}, **entry}
         kept = {key: about.pop(key) for key in ("identity", "calculated") if key in about}
-        known.observe({**observation(f"s1.{number}", "s1", 0, "tool", text, **about), **kept})
+        known.add_observation({**observation(f"s1.{number}", "s1", 0, "tool", text, **about), **kept})
     (argument,) = known.trace({name: value})
     return argument.source
 
@@ -342,7 +342,7 @@ def source_of(value: Any, *results: Any, name: str = "to", said: str = "", **ent
 def test_values_are_compared_whole(said: str, call: Json, new: list[str]) -> None:
     """Q65, Q66, Q67, X25: paths by components, amounts with their unit, ids as a whole; free text needs no source."""
     known = Sources()
-    known.show({"steps": [{"id": "s1", "content": said}]}, "s1")
+    known.add_plan({"steps": [{"id": "s1", "content": said}]}, "s1")
     assert new_values(known.trace(call)) == new
 
 
@@ -595,7 +595,7 @@ def test_what_the_schema_names_is_no_target() -> None:
 def test_targets_are_compared_whole(said: str, target: str, known: bool) -> None:
     """X25: numbers by their value, paths as they lead, everything else sign by sign."""
     sources = Sources()
-    sources.say(said)
+    sources.add_text(said)
     assert (sources.find(target) == Source("goal")) is known
 
 
@@ -609,7 +609,7 @@ def test_no_piece_of_what_was_said_is_known() -> None:
     )  # fmt: skip
     for name in ("path", "to", "id", "url", "target"):
         known = Sources()
-        known.show({"steps": [{"id": "s1", "content": f"Copy them: {', '.join(whole)}."}]}, "s1")
+        known.add_plan({"steps": [{"id": "s1", "content": f"Copy them: {', '.join(whole)}."}]}, "s1")
         for each in whole:
             assert known.find(each, (name,)), each
             marks = [place for place, sign in enumerate(each) if not sign.isalnum()]
