@@ -375,7 +375,7 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
             verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT, "by": "judge"}
-    return doubts_to_send_back(delivery.audit, works=False)
+    return doubts_to_send_back(delivery.audit, only_words=True)
 
 
 def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str) -> Status:

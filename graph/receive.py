@@ -30,7 +30,7 @@ from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.plan.rules import broken_rules
-from donewhen.state.proof.journal import earlier_requests
+from donewhen.state.proof.journal import entries_for_next_request
 from donewhen.state.settings import Settings
 from donewhen.state.values import FENCE_BYTES, clean_text, storable, store_label
 
@@ -217,7 +217,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "output_schema": settings.output_schema,
         "language": language,
         "conversation_end": last if last != request else "",
-        "before": earlier_requests(state),
+        "before": entries_for_next_request(state),
         "version": VERSION,
         "turn": turn,
         "planning": plan_request(),

@@ -1,7 +1,7 @@
 """The state of a run in checkpoints, as JSON and messages: every key, who writes it, and how writes combine.
 
-The channels come first; the storage for their history grows linearly. Then come the keys, and then the two functions
-between values and updates: `apply_update`, with the same reducers as LangGraph's channels, and `difference`.
+First come the reducers and channels, whose stored history grows linearly. Then come the keys of each state. At the end
+are `apply_update`, with the same reducers as LangGraph's channels, and its reverse, `difference`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ State = TypeVar("State", bound=Mapping[str, Any])
 SNAPSHOT_EVERY = 250
 """The number of writes between two full copies; checkpoints in between store only what was appended."""
 MESSAGES_EVERY = 40
-"""The same for the conversation, which outlasts its requests: at most 20 turns are read again."""
+"""The same for the conversation, which grows with every request: a reader goes back 20 turns at most."""
 EARLIER = "earlier_rounds"
 """The id of the note that replaces rounds for which a prompt has no room."""
 
@@ -56,7 +56,7 @@ def is_shortened(rounds: Sequence[Any]) -> bool:
 
 
 def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> list[AnyMessage]:
-    """Append; rounds that begin with the note about earlier ones replace everything before."""
+    """Append rounds; those that begin with the note about earlier rounds replace everything before."""
     result = list(state or ())
     for write in writes:
         rounds = write["add"] if isinstance(write, Mapping) else write
@@ -138,7 +138,7 @@ SeldomText = Annotated[str, SELDOM]
 
 
 def conversation_before(values: Mapping[str, Any]) -> list[AnyMessage]:
-    """Return the messages that were there when the request began, without the request's own."""
+    """Return the messages that were there when the request began, without the message with the request."""
     messages, request = values.get("messages") or [], values.get("request")
     lasts = (values.get("conversation_end"), request)
     places = {message.id: at for at, message in enumerate(messages)}
@@ -329,7 +329,7 @@ class Step(StepStored, total=False):
     programs: Any
     """The interpreter of its programs while the step works."""
     own_rounds: set[str]
-    """Empty until this process makes its first round of the step, which alone may find a reply saved by another."""
+    """The rounds for which this process has looked for a saved reply: only the first one can have one."""
     allowance: Amounts
     run: Json
     """The run's state when the step was dispatched, for the audit."""

@@ -110,8 +110,8 @@ def validation_problems(error: ValidationError) -> list[str]:
         parts = (part for part in item["loc"] if part != "[key]")
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
         try:
-            given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
+            value = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
         except (TypeError, ValueError, RecursionError):  # it holds itself, or keys that are no texts
-            given = reprlib.repr(item["input"])[:80]
-        lines.append(f"{where or 'arguments'}: {item['msg'].removeprefix('Value error, ')} (given: {given})")
+            value = reprlib.repr(item["input"])[:80]
+        lines.append(f"{where or 'arguments'}: {item['msg'].removeprefix('Value error, ')} (given: {value})")
     return lines

@@ -1,8 +1,9 @@
 """Read the fields of a tool's result that name something, such as an id, an address or a path. Pure.
 
-Only data is read: JSON, JSON lines, and tables whose lines have equally many cells. Text around data makes the whole
-prose, because the author of the text may have written the data, too. The tool's output schema or its metadata say
-which fields name something, else the plain names of the fields do. Titles and bodies never name something.
+Only a result that is data as a whole is read: JSON, JSON lines, or a table whose lines have equally many cells. Data
+within a text are not read, because the author of the text may have written them, too. The tool's output schema or its
+metadata say which fields name something; without them, the names of the fields do. Titles and bodies never name
+something.
 """
 
 import csv
@@ -66,7 +67,7 @@ DERIVED = NAMES_SOMETHING - {
     "link",
     "path",
 }
-"""Words in a tool's name that name its bare values. “Mail” and “file” are none: they may mean an address or a text."""
+"""Words in a tool's name that name its bare values. “Mail” and “file” are not among them: they may mean a text, too."""
 
 _WORDS = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 _RULE = pattern(r"\A[|\s:+-]*-[|\s:+-]*")
@@ -116,7 +117,7 @@ def same_name(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def fits(field: Field, name: Sequence[str]) -> bool:
-    """Return whether a field's value may be that of an argument of this name: a channel is no address."""
+    """Return whether a field's value may be used for an argument of this name: a channel is not used as an address."""
     its, theirs = _families(field.name if field.is_derived else field.name[-1:]), _families(name[-1:])
     return not its or not theirs or bool(its & theirs)
 
@@ -138,7 +139,7 @@ def _core(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def fields_of(text: str, tool: str = "") -> Iterator[Field]:
-    """Yield the values of a result that is data as a whole. A bare value has the last word of its tool's name."""
+    """Yield the values of a result that is data as a whole. A bare value is named by the words of its tool's name."""
     if len(text) > LARGEST:
         return
     lines = [line for line in text.splitlines() if line.strip()]

@@ -34,7 +34,7 @@ class Limits(Options):
 
 
 OF_A_DAY = ("model_calls", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
-"""The amounts that a budget of a day can limit: those of requests to models, and time."""
+"""The amounts that a budget of a day can limit: requests to models and what they cost, and time."""
 Scope = Literal["owner", "queue"]
 
 
@@ -60,14 +60,14 @@ class Budgets(Options):
     )
 
     def limits(self) -> dict[Scope, Limits]:
-        """Return the limits that there are, by what they limit."""
-        given: dict[Scope, Limits | None] = {"owner": self.owner, "queue": self.queue}
-        return {scope: limits for scope, limits in given.items() if limits is not None}
+        """Return the limits that are set, by scope."""
+        by_scope: dict[Scope, Limits | None] = {"owner": self.owner, "queue": self.queue}
+        return {scope: limits for scope, limits in by_scope.items() if limits is not None}
 
 
-def read_budgets(given: Budgets | Mapping[str, Any]) -> Budgets:
+def read_budgets(value: Budgets | Mapping[str, Any]) -> Budgets:
     """Return budgets of a day. Raises ConfigError for unknown names and invalid values."""
-    return given if isinstance(given, Budgets) else Budgets(**given)
+    return value if isinstance(value, Budgets) else Budgets(**value)
 
 
 class MeterRow(TypedDict):
@@ -169,9 +169,13 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
     Returns {} before the first call. Conversations grow, so the latest calls are about twice as large as the
     average.
     """
-    made = (spent or {}).get("model_calls", 0)
+    calls_made = (spent or {}).get("model_calls", 0)
     amounts = {key: (spent or {}).get(key, 0) for key in KNOWN_AFTERWARDS}
-    return {key: 2 * calls * amount / made for key, amount in amounts.items() if amount} if made and calls else {}
+    return (
+        {key: 2 * calls * amount / calls_made for key, amount in amounts.items() if amount}
+        if calls_made and calls
+        else {}
+    )
 
 
 @dataclass(frozen=True)

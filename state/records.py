@@ -180,7 +180,8 @@ class JournalEntry(TypedDict):
     unknown: NotRequired[bool]
     """True if it is unknown whether the write took effect."""
     refused: NotRequired[int]
-    """Of a write that was certainly refused, and may not succeed by itself later: how often people had spoken."""
+    """Of a write that was certainly refused, and does not succeed by waiting: how often people had spoken by then; see
+    `declined_before` of `graph/step/gates.py`."""
     same_as: NotRequired[str]
     """The observation with the same result."""
     heard: NotRequired[Json]
@@ -202,7 +203,7 @@ class JournalEntry(TypedDict):
     outside: NotRequired[bool]
     """True of a change by a step whose observations cannot be cited here: only its targets are known."""
     unread: NotRequired[tuple[int, int] | None]
-    """Of a cited one: the characters that were left out where it was shown."""
+    """Of a cited observation: the range of its characters that the model was not shown."""
 
 
 class UsersRequest(TypedDict):
@@ -234,7 +235,7 @@ class Growth(TypedDict):
 
 
 Reason = UsersRequest | Failure | Growth
-"""Why there is a planning. What people say about its plan is no other reason."""
+"""Why there is a planning. A planning that reads what people say about a plan keeps that of the one before."""
 
 
 class PlanChange(TypedDict):
@@ -249,7 +250,7 @@ class PlanChange(TypedDict):
     drops_criterion: bool
     """True if a criterion of the goal is dropped."""
     unmentioned: list[str]
-    """Criteria of the goal, so far those of the only step, that it does not mention."""
+    """Criteria of the goal that it does not mention, if the approved plan had them at its only step; else []."""
 
 
 class ProposedPlan(TypedDict):
@@ -300,7 +301,7 @@ class PlanningWork(TypedDict):
     """Consecutive replies that were only text."""
     questions: int
     corrected: list["Correction"]
-    """The corrections that are made once, and were."""
+    """The `Correction`s that it has made."""
     by_planner: bool
     """True if the planner's model does triage, because that of triage could not be used."""
     calls: list["Call"]
@@ -308,7 +309,7 @@ class PlanningWork(TypedDict):
     call_answers: list[str]
     """Answers to printed calls that are not made; they are sent with the results of the others."""
     sent_plan: SentPlan | None
-    """It is taken if none of the looks that came with it fails."""
+    """The plan that came with the looks in `calls`; it is taken if none of them fails."""
     found_tools: list[str]
     """Tools found in addition to the offered ones."""
     recalled: list[str]
@@ -320,8 +321,8 @@ class PlanningWork(TypedDict):
 
 
 Correction = Literal["answer", "repeat", "lost", "language", "consent"]
-"""A correction of planning that is made once: an answer, a plan that failed before, a criterion that is left out, the
-language, a consent that is none."""
+"""The corrections that a planning makes once: of an answer, a plan that failed before, criteria that are left out, the
+language, and a consent that the judge does not find."""
 
 
 class PlanningRecord(TypedDict):
@@ -399,7 +400,8 @@ class Approved(TypedDict):
     by: str
     """`user` or `policy`."""
     beside: NotRequired[bool]
-    """True if the question was about another call, and named this one beside it: not what hooks say of it."""
+    """True if the question was about another call of the same reply, and only listed this one: the person was not shown
+    what hooks say of it."""
 
 
 class Refused(TypedDict):
@@ -463,7 +465,8 @@ class Call(TypedDict, total=False):
     program: Json
     """Of a call that a program makes: as in `JournalEntry`. The program's own call comes after it."""
     rehearsed: bool
-    """True if its program was only rehearsed up to it: people decide about it now, and the program has to want it."""
+    """True if its program was only rehearsed up to it: people decide about it now, and it is made if the program then
+    comes to it."""
     differs: bool
     """True if people approved another call in its place."""
     listed: "list[Call]"

@@ -1,4 +1,4 @@
-"""Credentials in text: one list, two levels. `conceal` is for texts that models work on: it removes only certain
+"""Remove credentials from texts, at two levels. `conceal` is for texts that models work on: it removes only certain
 credentials. `redact` is for logs, providers' errors and records: it also removes values under a secret's name.
 
 These are certain credentials: values known to be secret; keys in an issuer's form or with its checksum, web tokens and
@@ -7,8 +7,9 @@ private keys; passwords in URLs and netrc files; bearer and basic headers; rando
 line (`DB_PASSWORD=…`). A number under `authorization` or a path under `storage_key` is not one.
 Both levels take time linear in the length of the text.
 
-Known values are found in every spelling that a program makes of them (`state.spellings`). They go at two borders: from
-what tools return, before it is stored, and from all that leaves a run: events, logs, receipts, recordings, spans, news.
+Known values are found in every spelling that a program makes of them (`state.spellings`). They are removed at two
+borders: from what tools return, before it is stored; and from all that leaves a run, which is events, logs, receipts,
+recordings, spans and news.
 """
 
 import json
@@ -100,7 +101,7 @@ def conceal(text: str, values: Sequence[str] = ()) -> str:
     return _remove_spans(text, _find_credentials(text, values))
 
 
-def concealed_part(text: str, start: int, end: int) -> str:
+def conceal_part(text: str, start: int, end: int) -> str:
     """Return a part of a text with the credentials of the full text replaced, including those cut by the part."""
     within = [(max(a, start), min(b, end)) for a, b in _find_credentials(text, ()) if a < end and b > start]
     return _remove_spans(text[start:end], [(a - start, b - start) for a, b in within])
@@ -149,7 +150,7 @@ def hide_in_error(error: BaseException | None, secrets: Sequence[str]) -> None:
 
 
 class SecretStream:
-    """Hides known secrets in a text that comes in pieces: what may become one is held until it is known.
+    """Hides known secrets in a text that comes in pieces: what may be the beginning of one is held back.
 
     The first characters of a secret may be shown; they say nothing.
     """

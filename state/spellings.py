@@ -2,8 +2,8 @@
 
 These are JSON (also ASCII, and JSON in JSON), Python's `repr` of texts and bytes, URLs (each variant, also encoded
 twice), HTML and XML, quotes of shells, CSV, SQL and YAML, other line ends, indentation and white space, and base64, as
-in a header of basic authentication. A text may mix them. Letters and digits are themselves in all but base64, so the
-longest run of them is looked for first, and a text without it takes no more than that.
+in a header of basic authentication. A text may mix them. All but base64 leave letters and digits as they are. So the
+longest run of these is looked for first, and a text without it is not searched any further.
 """
 
 import base64
@@ -18,7 +18,7 @@ from urllib.parse import quote
 PART_CHARS = 2_000
 """A longer secret, such as a file of keys, is looked for in parts."""
 LONGEST_CHAR = 100
-"""The most characters of a spelling of one."""
+"""The most characters in a spelling of one character."""
 PIECE = 32_768
 """The characters of a text that are searched at once: some ten milliseconds of work."""
 SHORTEST_RUN = 3
@@ -33,41 +33,41 @@ _NAMES = {**html.entities.codepoint2name, ord("'"): "apos"}
 Span = tuple[int, int]
 
 
-def find_known(text: str, known: Sequence[str]) -> list[Span]:
+def find_known(text: str, secrets: Sequence[str]) -> list[Span]:
     """Return where the secrets stand in a text, in order of the secrets."""
     spans: list[Span] = []
-    for run, spelled, longest, encoded in (form for secret in known for form in _spellings(secret)):
+    for run, spelled, longest, encoded in (form for secret in secrets for form in _spellings(secret)):
         if not run or run in text:
-            spans += [found.span() for found in scan(spelled, text, longest)]
+            spans += [match.span() for match in scan(spelled, text, longest)]
         for each in encoded:
             spans += places(text, each)
     return spans
 
 
 def scan(pattern: re.Pattern[str], text: str, longest: int) -> Iterator[re.Match[str]]:
-    """Yield what `finditer` yields if no match, with what it looks ahead at, has more than `longest` characters.
+    """Yield what `finditer` yields, as long as no match with its look-ahead has more than `longest` characters.
 
     The text is searched piece by piece, because a search holds the lock of the interpreter to its end.
     """
     at = 0
     while at < len(text):
         end = at + PIECE
-        for found in pattern.finditer(text, at, end + longest):
-            if found.start() >= end:
+        for match in pattern.finditer(text, at, end + longest):
+            if match.start() >= end:
                 break
-            yield found
-            at = found.end()
+            yield match
+            at = match.end()
         at = max(at, end)
 
 
 @lru_cache(maxsize=512)
-def beginnings(known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the usual spellings of the secrets, with which one may begin at the end of a text."""
-    found: dict[str, None] = {}
-    for secret in known:
-        written = (json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (False, True))
-        found |= dict.fromkeys((secret, *written, quote(secret, safe=""), escape(secret)))
-    return tuple(found)
+def beginnings(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the usual spellings of the secrets, one of which may have begun at the end of a text."""
+    forms: dict[str, None] = {}
+    for secret in secrets:
+        in_json = (json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (False, True))
+        forms |= dict.fromkeys((secret, *in_json, quote(secret, safe=""), escape(secret)))
+    return tuple(forms)
 
 
 def places(text: str, word: str) -> Iterator[Span]:
@@ -80,18 +80,18 @@ def places(text: str, word: str) -> Iterator[Span]:
 
 @lru_cache(maxsize=512)
 def _spellings(secret: str) -> tuple[tuple[str, re.Pattern[str], int, tuple[str, ...]], ...]:
-    """Return for each part of a secret: a run of characters that stays ("" if none is rare), a pattern, how long it
-    gets, and whether it is base64.
+    """Return for each part of a secret: the run of letters and digits to look for first ("" if none is rare), a pattern
+    of its spellings, the most characters of these, and its forms in base64.
     """
-    raw, secret, made = secret, secret.replace("\r\n", "\n"), []
+    raw, secret, parts = secret, secret.replace("\r\n", "\n"), []
     for start in range(0, max(1, len(secret) - PART_CHARS // 2), PART_CHARS):
         last = start + PART_CHARS + PART_CHARS // 2 >= len(secret)
         part = secret[start:] if last else secret[start : start + PART_CHARS]
         run = max(_RUN.findall(part), key=len, default="")
-        spelled = re.compile("".join(_spell(*found) for found in _TOKEN.findall(part)))
+        spelled = re.compile("".join(_spell(*groups) for groups in _TOKEN.findall(part)))
         encoded = tuple({*_encode(part), *_encode(raw if last and not start else part)})
-        made.append((run if len(run) >= SHORTEST_RUN else "", spelled, LONGEST_CHAR * len(part), encoded))
-    return tuple(made)
+        parts.append((run if len(run) >= SHORTEST_RUN else "", spelled, LONGEST_CHAR * len(part), encoded))
+    return tuple(parts)
 
 
 def _spell(slashes: str, char: str, last: str) -> str:
@@ -134,7 +134,7 @@ def _as_escapes(char: str) -> Iterator[str]:
 
 
 def _encode(secret: str) -> Iterator[str]:
-    """Yield what base64 makes of a secret at each of three places, without what its neighbours change."""
+    """Yield what base64 makes of a secret at each of three offsets, without the characters that neighbours change."""
     plain = secret.encode("utf-8", "surrogatepass")
     for before in range(3):
         whole = base64.b64encode(bytes(before) + plain).decode().rstrip("=")

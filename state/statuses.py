@@ -12,7 +12,7 @@ UNFINISHED: tuple[StepStatus, ...] = ("pending", *AT_WORK)
 ENDED_BADLY: tuple[StepStatus, ...] = ("failed", "blocked", "skipped", "exhausted")
 FINAL: tuple[StepStatus, ...] = ("done", *ENDED_BADLY)
 _FROM_OUTSIDE: tuple[StepStatus, ...] = ("blocked", "skipped", "exhausted")
-"""How a step ends that did not end itself: another one, the plan, the run or a limit ended it."""
+"""The ends that come from outside: another step, the plan, the run or a limit ended the step."""
 FOLLOWS: Mapping[StepStatus, tuple[StepStatus, ...]] = {
     "pending": ("running", *_FROM_OUTSIDE),
     "running": ("ready", "waiting", "done", "failed", *_FROM_OUTSIDE),
@@ -31,9 +31,8 @@ FOLLOWS: Mapping[StepStatus, tuple[StepStatus, ...]] = {
 def fresh_record(before: StepRecord | None = None) -> StepRecord:
     """Return the record of a step that has not started.
 
-    If it replaces an older step with the same id, `attempt` and `observed` continue, so that no observation id or
-    effect key is reused, rejected calls stay rejected, and it has heard what it heard. Everything else of an attempt
-    starts afresh.
+    If it replaces the record `before` of the same id, these continue: `attempt` and `observed`, so that no observation
+    id or effect key is used twice; the rejected calls; and the interjections that were heard. All else starts afresh.
     """
     fresh: StepRecord = {
         "status": "pending",
@@ -102,14 +101,15 @@ def fresh_record(before: StepRecord | None = None) -> StepRecord:
 
 
 def record_of(records: Mapping[str, StepRecord], id: str) -> StepRecord:
-    """Return the record of a step; a fresh one if its plan is not at work yet."""
+    """Return the record of a step; a fresh one if its plan has not begun, and no step has a record."""
     return records[id] if id in records else fresh_record()
 
 
 def change_status(record: StepRecord, change: StepChange, at: str = "") -> StepChange:
-    """Return the change that gives a record its next status, with what follows from that; `at` is when.
+    """Return the change that gives a record its next status, and what follows from it; `at` is the time.
 
-    Only who waits has an open question, and only who ended has an end. Raises ValueError if the status may not follow.
+    Only a step that waits has an open question, and only one that ended has a time of its end. Raises ValueError if the
+    status may not follow.
     """
     before, after = record["status"], change["status"]
     if after not in FOLLOWS[before]:

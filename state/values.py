@@ -1,4 +1,4 @@
-"""Values that may be stored: finite numbers, valid characters, bounded nesting. Also texts and names compared."""
+"""Values that may be stored: finite numbers, valid characters, bounded nesting. Also comparisons of texts and names."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, keys included, and those of its other values."""
+    """Yield the texts in a JSON value, keys included; numbers and the like as texts."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -94,7 +94,7 @@ def plain_json(value: Any) -> Any:
 
 
 def read_number(text: str) -> Decimal | None:
-    """Return a number that can be compared; None for a text that is none, or one of such a size that it stays text."""
+    """Return a number that can be compared; None for any other text, and for a number too long to be taken for one."""
     try:
         number = Decimal(text) if len(text) <= NUMBER_CHARS else None
     except ArithmeticError:  # 1e9999999999999999999
@@ -136,7 +136,7 @@ def storable(value: Any) -> Any:
 
 
 def storable_text(value: Any) -> str:
-    """Return `storable(value)` as JSON; what that replaces is rare, and found sooner in the text."""
+    """Return `storable(value)` as JSON. The value is copied only if its JSON shows that something is to be replaced."""
     with suppress(TypeError, ValueError):
         text = _compact.encode(value)
         if "\\ud" not in text and "\\u0000" not in text:
@@ -154,7 +154,7 @@ def fold_text(text: str) -> str:
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     """Return up to three similar names, best first."""
-    by_folded = {by_folded.casefold(): by_folded for by_folded in names}
+    by_folded = {other.casefold(): other for other in names}
     wanted = name[:100].casefold()
     tail = [other for other in by_folded if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
     inside = [other for other in by_folded if len(wanted) > 2 and (wanted in other or other in wanted)]

@@ -4,8 +4,8 @@ A migration converts the values of a run to the next version. Versions older tha
 an Agent in front of the graph, LangGraph adds a new message to the thread before any node can refuse it; the message
 waits there for a version that can read the thread.
 
-A subgraph stores no version: its state is of the version of the run, until the run goes on. What it then hands to the
-run may have today's shape already, so a migration leaves as it is what has the new shape.
+A subgraph stores no version: its state has the version of its run, until the run goes on. What it then hands to the
+run may have today's shape already, so a migration does not change what has the new shape.
 """
 
 from collections.abc import Callable, Mapping

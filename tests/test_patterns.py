@@ -30,7 +30,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _inside(value: Any, module: str, depth: int = 0) -> Iterator[re.Pattern[str]]:
-    if isinstance(value, re.Pattern) or type(value).__name__ == "_Later":
+    if isinstance(value, re.Pattern) or type(value).__name__ == "_LazyPattern":
         if isinstance(value.pattern, bytes):
             yield re.compile(value.pattern.decode("latin-1"), value.flags & (re.DOTALL | re.MULTILINE | re.IGNORECASE))
         else:

@@ -13,7 +13,7 @@ from pydantic import Field
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, Encoding, encoding_of
 from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
 from donewhen.agent.workspace.undo import keep_append, keep_content, keep_copy, keep_move
-from donewhen.state.secrets import CONTEXT, REDACTED, concealed_part
+from donewhen.state.secrets import CONTEXT, REDACTED, conceal_part
 
 MAX_READ = 200_000
 MAX_EDIT_BYTES = 5_000_000
@@ -50,7 +50,7 @@ def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PA
     if encoding.guessed:
         notes.append(f"not UTF-8, read as {encoding.codec}, which is a guess")
     # Look beyond the page: a credential that its limits cut in two is still one.
-    chunk = concealed_part(f"{before}{chunk}{after}", len(before), len(before) + len(chunk))
+    chunk = conceal_part(f"{before}{chunk}{after}", len(before), len(before) + len(chunk))
     if not notes:
         return chunk
     return chunk + ("\n" if chunk and not chunk.endswith("\n") else "") + f"[{'; '.join(notes)}]"

@@ -16,7 +16,7 @@ from typing import Any
 from donewhen.graph.llm.calls import meant_name
 from donewhen.state.pattern import pattern
 from donewhen.state.people.edit import Document, is_plan_text, read_document
-from donewhen.state.plan.elsewhere import QUERY, inadequate
+from donewhen.state.plan.elsewhere import QUERY, question_of_inadequate
 from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import CLAIMS, NAMES, arguments_schema
 from donewhen.state.reading.dialects import WRAPPING, Printed, before_wrapping, find_printed
@@ -257,7 +257,7 @@ class _Vocabulary:
     def is_decision(self, value: Any) -> bool:
         if not isinstance(value, Mapping):
             return False
-        if self.claim_in(value) or _is_reply(value) or (inadequate(value) and "ask_user" in self.legal):
+        if self.claim_in(value) or _is_reply(value) or (question_of_inadequate(value) and "ask_user" in self.legal):
             return True
         if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL_KEYS):
             return True
@@ -277,7 +277,7 @@ class _Vocabulary:
             return value
         if claim := self.claim_in(value):
             return [claim]
-        if question := inadequate(value):
+        if question := question_of_inadequate(value):
             return [{"action": "ask_user", "question": question}]
         return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]
 

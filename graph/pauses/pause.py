@@ -33,10 +33,10 @@ from donewhen.state.people.answers import (
     answers_by_id,
     decode_json,
     match_choice,
-    named_elsewhere,
     read_broken_json,
     read_shape,
     read_words,
+    why_not_for,
     words_of,
 )
 from donewhen.state.records import NOT_MADE, Pause, StepChange, StepRecord, decision_on
@@ -337,7 +337,7 @@ class OpenPause(BaseModel):
 
     def find_stale(self, shape: AnswerShape) -> str | None:
         """Return why the answer names another question; None if it does not."""
-        return named_elsewhere(shape.ids, self.id, self.tool_call_id)
+        return why_not_for(shape.ids, self.id, self.tool_call_id)
 
     def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return the meaning of an answer in this shape; None if there is nothing to say about it."""

@@ -22,10 +22,10 @@ from donewhen.state.people.answers import (
     AnswerShape,
     fills_form,
     match_choice,
-    named_elsewhere,
     read_edit,
     read_ending,
     scalar_text,
+    why_not_for,
     words_of,
 )
 from donewhen.state.people.payload import form_text
@@ -183,7 +183,7 @@ class InterruptPause(QuestionPause):
             problem = str(value["unreadable"])
         if problem:
             return f"The answer cannot be stored: it {problem}."
-        if stale := named_elsewhere(named_pauses(value), self.id):
+        if stale := why_not_for(named_pauses(value), self.id):
             return stale
         if isinstance(value, Mapping) and (verb := _run_verb(value)):
             return Answer(verb)

@@ -36,7 +36,7 @@ from donewhen.state.channels import Json, conversation_before
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import Amounts, first_exhausted
-from donewhen.state.proof.audit import read_audit, unaudited, unexplained
+from donewhen.state.proof.audit import ask_for_reason, read_audit, unaudited
 from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
@@ -219,7 +219,7 @@ class _Judge(Talk[AuditRow]):
         result = read_audit(decision.arguments, self.claims, later)
         if isinstance(result, list):
             return result
-        if not self.asked_to_explain and (why := unexplained(result)):
+        if not self.asked_to_explain and (why := ask_for_reason(result)):
             self.asked_to_explain = True
             return [why]
         self.audit_row = result

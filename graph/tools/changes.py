@@ -18,7 +18,7 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.clock import current_clock
 from donewhen.graph.tools.effects import read_all
-from donewhen.state.secrets import CONTEXT, conceal, concealed_part
+from donewhen.state.secrets import CONTEXT, conceal, conceal_part
 from donewhen.state.values import Json, store_label
 
 CHANGES = ("donewhen", "changes")
@@ -89,7 +89,7 @@ class Keeper:
         begin = max(0, start - CONTEXT)
         before, part = (content[a:b].decode(errors="replace") for a, b in ((begin, start), (start, end)))
         text = before + part + content[end : end + CONTEXT].decode(errors="replace")
-        shown = concealed_part(text, len(before), len(before) + len(part))
+        shown = conceal_part(text, len(before), len(before) + len(part))
         return conceal(shown, self.secrets) == part
 
 

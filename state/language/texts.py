@@ -52,7 +52,7 @@ def say(language: str, section: str, key: str, **values: Any) -> str:
 
 
 def say_why(language: str, name: str, count: int | None = None, /, **values: Any) -> str:
-    """Return a reason that the runtime gives, of the section `reason`, in the form for this `count` of things."""
+    """Return a text of the section `reason`, in the form for one thing or for several (`count`)."""
     one, _, more = str(catalogue(language)["reason"][name]).partition("|")
     return (more if more and count != 1 else one).format_map({"count": count, **values})
 
@@ -76,7 +76,7 @@ class Unclear:
 
 
 def unclear(key: str, words: str = "", **values: Any) -> Unclear:
-    """Return a reason; `words`, which it is about, are cut to 80 characters."""
+    """Return a reason. `words` are what the person wrote; they are cut to 80 characters."""
     return Unclear(key, {"said": words[:80], **values})
 
 
@@ -115,8 +115,8 @@ def options_of(about: str) -> dict[str, str]:
     return {
         fold_words(words): key
         for language in LANGUAGES
-        for key, said in catalogue(language)["options"][about].items()
-        for words in _words(said)
+        for key, shown in catalogue(language)["options"][about].items()
+        for words in _words(shown)
     }
 
 

@@ -48,9 +48,9 @@ def example_amount(key: str, amount: float, language: str = "en") -> str:
 
 
 def read_amounts(value: Any, suggested: Mapping[str, float], exhausted: Sequence[str]) -> dict[str, float] | Unclear:
-    """Return positive amounts by ledger key, or why they are invalid. A bare number is for the exhausted key.
+    """Return positive amounts by ledger key, or why they are invalid.
 
-    True agrees to what was `suggested`.
+    A bare number is for the only exhausted key. True agrees to what was `suggested`.
     """
     if value is True:
         return dict(suggested) or unclear("how_much")
@@ -67,7 +67,7 @@ def lifts_limit(amounts: Mapping[str, float], meter: Iterable[MeterRow], exhaust
 
 
 def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
-    """Return (name, number) for each part between commas, in either order; a bare number is for the exhausted key."""
+    """Return (name, number) for each part between commas, written in either order; a bare number is for `default`."""
     folded = _strip_extend(unicodedata.normalize("NFKC", text).casefold().strip())
     if NUMBER.fullmatch(folded):
         return [(default, float(folded))] if default else unclear("of_what", keys=", ".join(KEYS))
@@ -94,8 +94,8 @@ def _ledger_names() -> dict[str, str]:
     """Return the ledger keys by the names of amounts in every language."""
     shown = [catalogue(language)["amounts"].items() for language in LANGUAGES]
     by_name = {name.casefold(): key for names in shown for key, name in names}
-    one = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
-    return {**by_name, **one, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
+    singular = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
+    return {**by_name, **singular, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
 
 
 def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:

@@ -70,7 +70,7 @@ class AnswerShape:
     verb: Verb
     """The button that was pressed; `text` for typed text, `list` for several values, `other` for unknown keys."""
     text: str = ""
-    """The words sent with it; of an unknown verb its word, and the words after a colon, as a person types them."""
+    """The words sent with it. For an unknown verb: that verb, and the words after a colon, as a person types them."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The edited arguments, or all keys of a dict in no known shape."""
     action: str | None = None
@@ -93,14 +93,14 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
     if not isinstance(answers, Mapping):
         return {}
     if unknown := sorted(str(id) for id in answers if id not in open_ids):
-        seen = "stale: that is answered already, perhaps in another window"
-        reason = f"{seen}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
+        answered = "stale: that is answered already, perhaps in another window"
+        reason = f"{answered}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
         return {} if answers is decoded else reason
     return dict(answers)
 
 
 def fills_form(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether an answer is an object with fields of the form, and not merely a decision such as to cancel."""
+    """Return whether an answer is an object with fields of the form, and not only a decision such as to cancel."""
     filled, fields = decode_json(value), set(schema.get("properties") or ())
     if not fields or not isinstance(filled, Mapping) or not set(filled) <= fields:
         return False
@@ -108,8 +108,8 @@ def fills_form(value: Any, schema: Mapping[str, Any]) -> bool:
     return not (isinstance(shape, AnswerShape) and shape.verb in ("cancel", "ignore", "later", "reject"))
 
 
-def named_elsewhere(ids: Collection[str], *own: str | None) -> str | None:
-    """Return why an answer that names these ids is not for the pause with its `own` ids; None if it may be."""
+def why_not_for(ids: Collection[str], *own: str | None) -> str | None:
+    """Return why an answer that names `ids` is not for the pause that has its `own` ids; None if it may be."""
     if others := sorted({*ids} - {*own}):
         return f"stale: {', '.join(others)} does not wait; {own[0]} does."
     return None

@@ -180,7 +180,7 @@ def _refuse(where: Any, problem: str) -> None:
 
 
 def _read_value(node: yaml.Node, path: str, key: str, lines: dict[str, int]) -> Any:
-    """Return the value of a node; `key` is its nearest key, below `arguments` and `expect` one of those."""
+    """Return the value of a node; `key` is the nearest key above it, but below one of DATA_KEYS it is that one."""
     lines[path] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         return dict(_read_pairs(node, path, key, lines))
@@ -237,10 +237,9 @@ class PlanEdit:
 def edit_plan(
     fields: Mapping[str, Any], plan: Mapping[str, Any], limits: Mapping[str, Any] | None = None
 ) -> PlanEdit | Unclear:
-    """Return the plan with the edit in `fields`, or the reason why it does not apply.
+    """Return the plan with the edit in `fields`, or the reason why it cannot be applied.
 
-    See `apply_edit`; a key that neither a plan has nor the one that was shown is a problem. `limits` are those that
-    were shown.
+    `apply_edit` says what an edit may be. `limits` are those that were shown with the plan.
     """
     written = fields if fields.get("plan") is None else fields["plan"]
     document = read_document(written) if isinstance(written, str) else Document(written, {})
@@ -251,10 +250,10 @@ def edit_plan(
         return unclear("plan_type", type="text" if isinstance(edit, str) else type(edit).__name__)
     if not isinstance(edit.get("steps", []), list) or not edit:
         return unclear("plan_steps")
-    given = {key: item for key, item in edit.items() if key not in ("limits", "revision")}
+    changes = {key: item for key, item in edit.items() if key not in ("limits", "revision")}
     before = {key: item for key, item in plan.items() if key != "revision"}
     try:
-        after = apply_edit(copy.deepcopy(given), before, as_data=not isinstance(written, str))
+        after = apply_edit(copy.deepcopy(changes), before, as_data=not isinstance(written, str))
     except EditError as error:
         return unclear("edit", reasons="; ".join(_with_line(path, problem, lines) for path, problem in error.problems))
     changed_limits = _read_changed_limits(edit.get("limits", {}), limits)
@@ -273,16 +272,16 @@ def _with_line(path: str, problem: str, lines: Mapping[str, int]) -> str:
 def _read_changed_limits(limits: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
     """Return the limits that differ from those shown; omitted ones are kept."""
     shown_limits = {key: amount for key, amount in (shown or {}).items() if amount is not None}
-    taken = (
+    removed = (
         shown_limits
         if limits is None
         else [key for key in shown_limits if isinstance(limits, Mapping) and limits.get(key, 0) is None]
     )
-    if taken:
-        return unclear("limit_taken_away", keys=", ".join(taken))
-    asked = read_limits(limits)
-    if isinstance(asked, Unclear):
-        return asked
-    if strange := [key for key in asked if key not in shown_limits]:
-        return unclear("limit_not_shown", keys=", ".join(strange), known=", ".join(shown_limits) or "—")
-    return {key: amount for key, amount in asked.items() if amount != shown_limits[key]}
+    if removed:
+        return unclear("limit_taken_away", keys=", ".join(removed))
+    wanted = read_limits(limits)
+    if isinstance(wanted, Unclear):
+        return wanted
+    if not_shown := [key for key in wanted if key not in shown_limits]:
+        return unclear("limit_not_shown", keys=", ".join(not_shown), known=", ".join(shown_limits) or "—")
+    return {key: amount for key, amount in wanted.items() if amount != shown_limits[key]}

@@ -63,7 +63,7 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
 
     `diffs` of the call has, by argument, the diff to the text that it replaces.
     """
-    arguments, diffs = _arguments_given(call), call.get("diffs") or {}
+    arguments, diffs = _arguments_of(call), call.get("diffs") or {}
     pair, changes = _replacing_arguments(call), []
     if pair:
         old, new = (arguments[key] for key in pair)
@@ -75,12 +75,12 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
 
 
 def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments that fit on a line each, as text or as JSON."""
-    aside = {*_long_arguments(call), *_replacing_arguments(call)}
+    """Return the arguments that fit on one line each, as text or as JSON; `text_changes` has the others."""
+    shown_apart = {*_long_arguments(call), *_replacing_arguments(call)}
     return {
         str(key): escape_unseen(value) if isinstance(value, str) else arguments_text(value)
-        for key, value in _arguments_given(call).items()
-        if key not in aside
+        for key, value in _arguments_of(call).items()
+        if key not in shown_apart
     }
 
 
@@ -89,20 +89,20 @@ def text_difference(old: str, new: str) -> str:
     return "\n".join([*unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)][2:])
 
 
-def _arguments_given(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _arguments_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     arguments = call.get("arguments")
     return arguments if isinstance(arguments, Mapping) else {}
 
 
 def _long_arguments(call: Mapping[str, Any]) -> list[str]:
     diffs = call.get("diffs") or {}
-    texts = ((key, text) for key, text in _arguments_given(call).items() if isinstance(text, str))
+    texts = ((key, text) for key, text in _arguments_of(call).items() if isinstance(text, str))
     return [key for key, text in texts if "\n" in text or len(text) > LINE_CHARS or key in diffs]
 
 
 def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the argument names of a text and its replacement, if either is long."""
-    long, arguments = _long_arguments(call), _arguments_given(call)
+    long, arguments = _long_arguments(call), _arguments_of(call)
     both = [pair for pair in REPLACING_ARGUMENTS if all(isinstance(arguments.get(key), str) for key in pair)]
     return next((pair for pair in both if any(key in long for key in pair)), ())
 

@@ -57,10 +57,8 @@ def apply_edit(edit: Mapping[str, Any], plan: Mapping[str, Any], *, as_data: boo
     if "steps" in edit:
         after["steps"], stays = _edit_steps(edit["steps"], plan.get("steps") or (), as_data=as_data)
         if plan.get("schedule") and "schedule" not in edit:
-            stays.append(("", _stays("the edit", "schedule")))
-        if (
-            stays and after == plan
-        ):  # it changes nothing and leaves out tools or calls: perhaps it is meant to take them away
+            stays.append(("", _say_what_stays("the edit", "schedule")))
+        if stays and after == plan:  # perhaps what it leaves out, and nothing else, was meant to be taken away
             raise EditError(stays[0])
     return after
 
@@ -119,22 +117,22 @@ def _edit_criterion(edit: Any, old: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def _edit_steps(
-    given: Sequence[Any], shown: Sequence[Mapping[str, Any]], *, as_data: bool
+    edits: Sequence[Any], shown: Sequence[Mapping[str, Any]], *, as_data: bool
 ) -> tuple[list[Any], list[tuple[str, str]]]:
-    """Return the steps, and for those that are as shown, which tools and calls stay because they are left out.
+    """Return the steps; and for each that is as it was shown, its path and which tools or calls stay though left out.
 
-    Raises EditError if calls are left out of a step of which more than the words was written.
+    Raises EditError if an edit leaves out calls of a step but writes more of it than REFERENCE.
     """
     old = {step["id"]: step for step in shown}
     steps, stays = list[Any](), list[tuple[str, str]]()
-    for place, step in enumerate(_with_ids_of_shown(given, shown)):
+    for place, step in enumerate(_with_ids_of_shown(edits, shown)):
         path = f"steps[{place}]"
         if not isinstance(step, Mapping):
             steps.append(step)
         elif before := old.get(step["id"]) if isinstance(step.get("id"), str) else None:
             steps.append(_edit_step(step, before, path))
-            if steps[-1] == before and (left := _left_out_grant(step, before, as_data=as_data)):
-                stays.append((path, left))
+            if steps[-1] == before and (note := _note_left_out(step, before, as_data=as_data)):
+                stays.append((path, note))
                 if before.get("calls") and len(step) > len(REFERENCE):
                     raise EditError(stays[-1])
         else:
@@ -143,7 +141,10 @@ def _edit_steps(
 
 
 def _with_ids_of_shown(edits: Sequence[Any], shown: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-    """Yield the steps with their own keys; one without an id is the shown one with the same words, if that is free."""
+    """Yield the steps with our own names of keys.
+
+    A step without an id gets that of the shown step with the same words, if no other step names it.
+    """
     steps = [{"content": step} if isinstance(step, str) else step for step in edits]
     steps = [with_own_names(step) if isinstance(step, Mapping) else step for step in steps]
     named = [as_id(step.get("id")) for step in steps if isinstance(step, Mapping)]
@@ -163,42 +164,44 @@ def _new_step(step: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _edit_step(step: Mapping[str, Any], before: Mapping[str, Any], path: str) -> dict[str, Any]:
-    had = list(before.get("calls") or ())
-    fields = _read_step(step, had, path)
+    old_calls = list(before.get("calls") or ())
+    fields = _read_step(step, old_calls, path)
     if "done_when" in fields:
         fields["done_when"] = _edit_criteria(fields["done_when"], before.get("done_when") or ())
     after = {**before, **fields}
     calls = _calls_that_stay(after, before, fields, path)
-    if calls != had:  # which criterion other calls prove is decided by whoever works on the step
+    if calls != old_calls:  # which criterion other calls prove is decided by whoever works on the step
         after["done_when"] = [
             {key: item for key, item in each.items() if key != "call"} if isinstance(each, Mapping) else each
             for each in after["done_when"]
         ]
         after.pop("message", None)
-    if calls != had and after["content"] == before["content"]:
-        after["content"] = name_calls(before["content"], had, calls)
-        if had and not calls and after["content"] == before["content"]:
-            raise EditError((path, f"step {before['id']} is nothing but {_calls_of(had)}: take the whole step out"))
+    if calls != old_calls and after["content"] == before["content"]:
+        after["content"] = name_calls(before["content"], old_calls, calls)
+        if old_calls and not calls and after["content"] == before["content"]:
+            raise EditError(
+                (path, f"step {before['id']} is nothing but {_calls_of(old_calls)}: take the whole step out")
+            )
     after.pop("calls", None)
     return {**after, "calls": calls} if calls else after
 
 
-def _left_out_grant(step: Mapping[str, Any], before: Mapping[str, Any], *, as_data: bool) -> str:
+def _note_left_out(step: Mapping[str, Any], before: Mapping[str, Any], *, as_data: bool) -> str:
     """Return a note on the tools or calls that stay because they are left out; "" if there are none."""
     for key in ("tools", "calls") if as_data else ("tools",):
         if before.get(key) and key not in step:
-            return _stays(f"step {before['id']}", key)
+            return _say_what_stays(f"step {before['id']}", key)
     return ""
 
 
-def _stays(who: str, key: str) -> str:
+def _say_what_stays(who: str, key: str) -> str:
     return f"{who} leaves out `{key}`, and what is left out stays: to take it away write `{key}: none`"
 
 
-def _read_step(step: Mapping[str, Any], had: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:
-    """Return a step with what `none` means, and its planned calls under `calls`.
+def _read_step(step: Mapping[str, Any], old_calls: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:
+    """Return a step with `none` read as no value, and its planned calls under `calls`.
 
-    Arguments that one of the calls that it `had` leaves out stay.
+    `old_calls` are its calls as they were shown; they keep the arguments that the edit leaves out.
     """
     fields = {key: ([] if key in LISTS else None) if key != "content" and _is_none(item) else item
             for key, item in step.items()}  # fmt: skip
@@ -207,11 +210,11 @@ def _read_step(step: Mapping[str, Any], had: Sequence[Mapping[str, Any]], path: 
         return {**own, "calls": planned_calls(fields)}
     if not (keys := [key for key in CALLS_KEYS if key in fields]):
         return fields
-    given = fields[keys[0]] or []
-    if isinstance(given, list) and len(given) == len(had):
-        given = [_with_arguments(call, old) for call, old in zip(given, had, strict=True)]
-    calls = planned_calls({"calls": given})
-    if not isinstance(given, list) or len(calls) != len(given):
+    written = fields[keys[0]] or []
+    if isinstance(written, list) and len(written) == len(old_calls):
+        written = [_with_arguments(call, old) for call, old in zip(written, old_calls, strict=True)]
+    calls = planned_calls({"calls": written})
+    if not isinstance(written, list) or len(calls) != len(written):
         name = step.get("id") or "without an id"
         raise EditError((f"{path}.{keys[0]}", f"step {name}, calls: each is an object of `tool` and `arguments`"))
     return {**{key: item for key, item in fields.items() if key not in CALLS_KEYS}, "calls": calls}
@@ -225,20 +228,20 @@ def _with_arguments(call: Any, old: Mapping[str, Any]) -> Any:
 
 
 def _calls_that_stay(
-    after: Mapping[str, Any], before: Mapping[str, Any], said: Mapping[str, Any], path: str
+    after: Mapping[str, Any], before: Mapping[str, Any], fields: Mapping[str, Any], path: str
 ) -> list[Mapping[str, Any]]:
-    """Return the planned calls of an edited step: they are dropped with its words, or with their tools."""
-    had, calls = list(before.get("calls") or ()), list(after.get("calls") or ())
-    if calls == had and after["content"] != before["content"]:
+    """Return the planned calls of an edited step; old ones go with its old words, or with their tools in `fields`."""
+    old_calls, calls = list(before.get("calls") or ()), list(after.get("calls") or ())
+    if calls == old_calls and after["content"] != before["content"]:
         return []
-    if "tools" not in said:
+    if "tools" not in fields:
         return calls
-    tools = [said["tools"]] if isinstance(said["tools"], str) else said["tools"] or []
-    gone = [call["tool"] for call in had if call["tool"] not in tools]
-    if calls != had and (both := [call for call in calls if call["tool"] in gone]):
+    tools = [fields["tools"]] if isinstance(fields["tools"], str) else fields["tools"] or []
+    removed_tools = [call["tool"] for call in old_calls if call["tool"] not in tools]
+    if calls != old_calls and (both := [call for call in calls if call["tool"] in removed_tools]):
         which = f"step {before['id']} has {_calls_of(both)}, and its `tools` do not list it"
         raise EditError((f"{path}.tools", f"{which}: write both or neither"))
-    return [call for call in calls if call["tool"] not in gone]
+    return [call for call in calls if call["tool"] not in removed_tools]
 
 
 def _calls_of(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -43,10 +43,11 @@ MOST_CHARS = 400
 """The longest text of a key that is put into a step or into `speak`."""
 NEAR = 0.62
 _TAG = pattern(r"\A\s*\[([^\[\]\n]{1,60})\]\s*")
+_ITEM = pattern(r"\A\s*(\d{1,3})[.)、]\s*(\S.*)")
 
 
 def in_our_form(written: Mapping[str, Any] | list[Any], executors: Collection[str] = ()) -> tuple[Json, list[str]]:
-    """Return a model's plan in our form, and what of it cannot be put into that form, for a correction."""
+    """Return a model's plan in our form, and problems with what cannot be put into that form."""
     source = dict(written) if isinstance(written, Mapping) else {"steps": written}
     listed = next((key for key in LIST_KEYS if isinstance(source.get(key), list)), "")
     if listed and not isinstance(source.get("steps"), list):
@@ -73,18 +74,18 @@ def in_our_form(written: Mapping[str, Any] | list[Any], executors: Collection[st
     rest = {key: item for key, item in plan.items() if key not in ("steps", *own)}
     schedule, wrong = _read_times(rest, times)
     problems += wrong
-    made = {key: item for key, item in rest.items() if key in (*Plan.model_fields, *DECISION_KEYS)}
-    texts = [str(made[key]) for key in ("speak",) if made.get(key)]
+    fields = {key: item for key, item in rest.items() if key in (*Plan.model_fields, *DECISION_KEYS)}
+    texts = [str(fields["speak"])] if fields.get("speak") else []
     guidance = rest.pop("guidance_message", None)
     texts += [guidance] if isinstance(guidance, str) and guidance.strip() else []
-    more, wrong = _spare({key: item for key, item in rest.items() if key not in made}, Plan.model_fields)
+    more, wrong = _texts_of_rest({key: item for key, item in rest.items() if key not in fields}, Plan.model_fields)
     problems += wrong
-    made |= {"speak": "\n".join([*texts, *more])} if texts or more else {}
-    return {**made, "steps": steps, **({"schedule": schedule} if schedule else {})}, problems
+    fields |= {"speak": "\n".join([*texts, *more])} if texts or more else {}
+    return {**fields, "steps": steps, **({"schedule": schedule} if schedule else {})}, problems
 
 
 def _read_tag(step: Any, names: Mapping[str, str]) -> Any:
-    """Return a step with the executor that its text begins with, as in `[coder] write it`; others tags stay."""
+    """Return a step with the executor that its text begins with, as in `[coder] write it`; other tags stay."""
     if not isinstance(step, Mapping) or not isinstance(step.get("content"), str) or step.get("executor"):
         return step
     match = _TAG.match(step["content"])
@@ -98,7 +99,7 @@ def _folded(name: str) -> str:
 
 
 def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json, Json | None, list[str]]:
-    """Return a step in our form, when it runs again (None: once), and its problems."""
+    """Return a step in our form, its recurrence (None if it has none), and its problems."""
     read = dict(step)
     executors = [read.pop(key) for key in EXECUTOR_KEYS if key in read]
     if not read.get("executor") and (who := next((each for each in executors if isinstance(each, str) and each), "")):
@@ -122,10 +123,10 @@ def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json,
         read[key] = text if text.startswith(title) else f"{title}: {text}" if text else title
     synonyms = {word for words in STEP_SYNONYMS.values() for word in words}
     expected_keys = {*PlanStep.model_fields, *CALLS_KEYS, *SUBSTEP_KEYS, *synonyms}
-    done = [each for each in PLACES if isinstance(read.get(each), int)]
-    done += ["status"] if read.get("status") in NOT_BEGUN else []
-    read = {each: item for each, item in read.items() if each not in done}
-    more, problems = _spare(
+    idle = [each for each in PLACES if isinstance(read.get(each), int)]
+    idle += ["status"] if read.get("status") in NOT_BEGUN else []
+    read = {each: item for each, item in read.items() if each not in idle}
+    more, problems = _texts_of_rest(
         {each: read.pop(each) for each in [*read] if each not in expected_keys}, PlanStep.model_fields
     )
     if more and isinstance(read.get(key), str):
@@ -133,8 +134,8 @@ def _read_step(step: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Json,
     return read, time, problems
 
 
-def _spare(rest: Mapping[str, Any], fields: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return keys without a place of their own as texts `key: value`, and problems with those that cannot be."""
+def _texts_of_rest(rest: Mapping[str, Any], fields: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return keys that our form lacks as texts `key: value`, and problems with those that cannot become a text."""
     texts, problems = list[str](), list[str]()
     for key, item in rest.items():
         if item in (None, "", [], {}, False) or key in (*THOUGHTS, *OF_OTHER_CALLS):
@@ -175,7 +176,7 @@ def _read_times(rest: Json, steps: Sequence[Json | None]) -> tuple[Json | None, 
     return times, []
 
 
-def inadequate(value: Any) -> str:
+def question_of_inadequate(value: Any) -> str:
     """Return the question of a planner that says that it knows too little (`adequate: false`); "" for any plan."""
     if not isinstance(value, Mapping) or value.get("adequate") is not False:
         return ""
@@ -186,11 +187,8 @@ def lines_of_steps(text: str) -> Iterator[str]:
     """Yield the items of a text that is nothing but a numbered list, with at most one line before it."""
     lines = [line for line in text.splitlines() if line.strip()]
     items = [match for line in lines if (match := _ITEM.match(line))]
-    first_line = lines and not _ITEM.match(lines[0])
-    if len(items) < 2 or len(lines) - len(items) > bool(first_line):
+    has_first_line = bool(lines) and not _ITEM.match(lines[0])
+    if len(items) < 2 or len(lines) - len(items) > has_first_line:
         return
     if [int(item[1]) for item in items] == list(range(1, len(items) + 1)):
         yield from (item[2].strip() for item in items)
-
-
-_ITEM = pattern(r"\A\s*(\d{1,3})[.)、]\s*(\S.*)", 0)

@@ -92,8 +92,8 @@ def next_move(
             return situation.move("early", early)
         key = "finished_early" if open_steps else "worked"
         return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
-    if small := [id for id, record in now.items() if record["status"] == "ready" and record["code"] in GROWS]:
-        return situation.move("promote", small)
+    if growing := [id for id, record in now.items() if record["status"] == "ready" and record["code"] in GROWS]:
+        return situation.move("promote", growing)
     done = {id for id, record in now.items() if record["status"] == "done"}
     if ready := [id for id in steps_after(plan, done) if now[id]["status"] in ("pending", "ready")]:
         return _dispatch(situation, ready, late)
@@ -106,13 +106,13 @@ def next_move(
 
 
 def has_failed(record: StepRecord) -> bool:
-    """Return whether a step itself ended badly; a step blocked by another one did not."""
-    status, by_itself = record["status"], record["code"] == BLOCKED
-    return status in ("failed", "exhausted") or (status in ENDED_BADLY and by_itself)
+    """Return whether a step failed by itself; a step that another one blocked did not."""
+    status, says_blocked = record["status"], record["code"] == BLOCKED
+    return status in ("failed", "exhausted") or (status in ENDED_BADLY and says_blocked)
 
 
 def block_unreachable(plan: Mapping[str, Any], records: Records, language: str = "en") -> dict[str, StepChange]:
-    """Block steps whose needs ended badly, are missing or circular, and their dependants."""
+    """Block the steps whose needs ended badly, are missing or are circular, and all that depend on those steps."""
     status = {step["id"]: records[step["id"]]["status"] for step in plan["steps"]}
     possible = {id for id in status if status[id] not in (*UNFINISHED, *ENDED_BADLY)}
     more = True

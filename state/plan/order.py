@@ -75,8 +75,8 @@ def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 def avoid_circles(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps without circles that nobody wrote.
 
-    A step without declared dependencies comes after all earlier steps. If one of those names a later step, this
-    would be a circle, so the later step gets explicit dependencies.
+    A step without declared dependencies comes after all earlier steps. If an earlier step needs it, this would be a
+    circle, so the step gets explicit dependencies.
     """
     place = {step["id"]: number for number, step in enumerate(steps)}
     needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}
@@ -94,9 +94,10 @@ def avoid_circles(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
-    """Return the conversation that a step continues: that of the last step for the same executor that it depends on.
+    """Return the conversation with its executor that a step continues.
 
-    The first step for an executor continues the thread's conversation, ""; parallel steps get their own.
+    It is that of the last step for this executor on which the step depends. The first step for an executor continues
+    the thread's conversation, ""; a step parallel to it gets one of its own.
     """
     name = next(step.get("executor") for step in plan["steps"] if step["id"] == step_id)
     if name is None:
@@ -106,6 +107,6 @@ def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
     for id in own[: own.index(step_id) + 1]:
         built_on = set(ancestors(plan, id))
         before = [other for other in own if other in built_on]
-        gone_on = [other for other, head in heads.items() if head == ""]
-        heads[id] = "" if not gone_on or (before and before[-1] == gone_on[-1]) else f"{turn}.{id}"
+        in_threads = [other for other, head in heads.items() if head == ""]
+        heads[id] = "" if not in_threads or (before and before[-1] == in_threads[-1]) else f"{turn}.{id}"
     return heads[step_id]

@@ -144,15 +144,15 @@ def _complete_steps(steps: Sequence[Json], rules: Rules) -> list[Json]:
 
 def _rename_changed_steps(steps: Sequence[Json], rules: Rules) -> tuple[list[Json], dict[str, str]]:
     """Return the steps, with a new id for different work under the id of a started step, and old id → new id."""
-    taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.unfinished}
+    used_ids = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.unfinished}
     names: dict[str, str] = {}
     renamed = list[Json]()
     for step in steps:
         old = id = step["id"]
         if old in rules.unfinished and fold_text(rules.unfinished[old]) != fold_text(step["content"]):
             free = (f"{old[:36]}{suffix}" for suffix in (*ascii_lowercase[1:], *(f"_{n}" for n in range(2, 1000))))
-            names[old] = id = next(name for name in free if name not in taken)
-            taken.add(id)
+            names[old] = id = next(name for name in free if name not in used_ids)
+            used_ids.add(id)
         renamed.append({**step, "id": id})
     for step in renamed:
         if step["depends_on"]:

@@ -34,11 +34,11 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
     def fill_in(step: Any) -> Any:
         if not isinstance(step, Mapping) or step.get("id") not in old:
             return step
-        before, given = old[step["id"]], {key: value for key, value in step.items() if value is not None}
-        same = fold_text(str(given.get("content") or before["content"])) == fold_text(before["content"])
+        before, fields = old[step["id"]], {key: value for key, value in step.items() if value is not None}
+        same = fold_text(str(fields.get("content") or before["content"])) == fold_text(before["content"])
         if step["id"] in rules.unfinished and not same:
             return step
-        return {**{key: value for key, value in before.items() if key != "calls" or same}, **given}
+        return {**{key: value for key, value in before.items() if key != "calls" or same}, **fields}
 
     return [fill_in(step) for step in steps]
 
@@ -59,18 +59,18 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
     instead = _find_replacements(written, renamed)
     steps, criteria, problems = _read_drop(plan["drop"], approved, rules)
     if lost := [id for id in rules.failed if id not in (*written, *instead, *steps)]:
-        taken = {id for names in instead.values() for id in names}
-        instead |= {id: [new for new in written if new not in old and new not in taken] for id in lost}
+        replacing = {id for names in instead.values() for id in names}
+        instead |= {id: [new for new in written if new not in old and new not in replacing] for id in lost}
         if not instead[lost[0]]:
-            said = f"say what becomes of {', '.join(lost)}, which failed"
-            problems.append(f"{said}: change it by its id, give a step that `replaces` it, or name it in `drop`")
+            lead = f"say what becomes of {', '.join(lost)}, which failed"
+            problems.append(f"{lead}: change it by its id, give a step that `replaces` it, or name it in `drop`")
     again = [id for id in instead if id in finished]
     stale = [*again, *(id for id in dependants(approved, again) if id in finished)]
     done = [id for id in old if id in finished and id not in stale]
     stays = [id for id in old if id not in (*done, *instead, *steps, *written)]
     order = _place_kept_steps([id for id in written if id not in done], stays, list(old), instead)
-    kept = (old[id] for id in done)
-    whole = avoid_circles([*kept, *(_rebase_needs(written.get(id) or old[id], instead) for id in order)])
+    finished_steps = (old[id] for id in done)
+    whole = avoid_circles([*finished_steps, *(_rebase_needs(written.get(id) or old[id], instead) for id in order)])
     problems += [
         f"step {step['id']} needs {id}, which `drop` names: say what it needs now"
         for step in whole
@@ -78,8 +78,8 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
         if id in steps
     ]
     if circle := find_circle(whole):
-        said = f"the steps {' → '.join(circle)} depend on each other"
-        problems.append(f"{said}; what was built on a step that is replaced is done after it")
+        lead = f"the steps {' → '.join(circle)} depend on each other"
+        problems.append(f"{lead}; what was built on a step that is replaced is done after it")
     if problems:
         raise PlanError(problems)
     goal = _revise_goal(approved, plan["done_when"], whole, criteria)
@@ -97,13 +97,13 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
 
 
 def _find_replacements(written: Mapping[str, Json], renamed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the new steps that replace each old step, as written."""
-    found: dict[str, list[str]] = {}
+    """Return the ids of the new steps that replace each old step, in the order in which they are written."""
+    instead: dict[str, list[str]] = {}
     for id, step in written.items():
-        for gone in (*(step["replaces"] or ()), *(name for name, new in renamed.items() if new == id)):
-            if gone != id and id not in found.setdefault(gone, []):
-                found[gone].append(id)
-    return found
+        for old in (*(step["replaces"] or ()), *(name for name, new in renamed.items() if new == id)):
+            if old != id and id not in instead.setdefault(old, []):
+                instead[old].append(id)
+    return instead
 
 
 def _rebase_needs(step: Json, instead: Mapping[str, Sequence[str]]) -> Json:
@@ -190,8 +190,8 @@ def difference(
     """Return a line for everything that is new, gone, weaker, granted or reordered; [] if nothing needs consent.
 
     No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
-    `reasons` say why steps and criteria were dropped, if known. With `numbered`, steps are named as people see them, by
-    number, and those that are gone by their number in the approved plan; otherwise by id.
+    `reasons` say why steps and criteria were dropped, if known. With `numbered`, steps are named by their number, as
+    people see them; those that are gone, by their number in the approved plan. Otherwise they are named by id.
     """
     names = {**step_numbers(approved), **step_numbers(plan)} if numbered else {}
 
@@ -204,14 +204,16 @@ def difference(
 
     old = {step["id"]: step for step in approved["steps"]}
     new = {step["id"]: step for step in plan["steps"]}
-    said = {what: f" ({why})" for what, why in reasons.items()}
-    lines = [f"{line}{said.get(text, '')}" for text, line in _weaker_goal(approved, plan, speak)]
+    because = {what: f" ({why})" for what, why in reasons.items()}
+    lines = [f"{line}{because.get(text, '')}" for text, line in _weaker_goal(approved, plan, speak)]
     for id, step in new.items():
         lines += (
             _describe_changed(old[id], step, partial(speak, id=id)) if id in old else [_describe_added(step, speak)]
         )
-    gone = {id: speak("dropped", id=id, content=step["content"]) for id, step in old.items() if id not in new}
-    lines += [f"{line}{said.get(id, '')}" for id, line in gone.items()]
+    lines_of_dropped = {
+        id: speak("dropped", id=id, content=step["content"]) for id, step in old.items() if id not in new
+    }
+    lines += [f"{line}{because.get(id, '')}" for id, line in lines_of_dropped.items()]
     lines += _describe_reordered(approved, plan, old.keys() & new.keys(), speak)
     if plan.get("schedule") != approved.get("schedule"):
         none = speak("none")
@@ -251,10 +253,10 @@ def _describe_weaker(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], speak: Speak
 ) -> Iterator[str]:
     """Yield a line for each criterion that no longer has to be proven."""
-    kept = [(criterion["text"], criterion.get("check")) for criterion in after]
+    still_there = [(criterion["text"], criterion.get("check")) for criterion in after]
     judged = [criterion["text"] for criterion in after if criterion.get("judge")]
     for criterion in before:
-        if (criterion["text"], criterion.get("check")) not in kept:
+        if (criterion["text"], criterion.get("check")) not in still_there:
             yield speak("unproven", text=criterion["text"])
         elif criterion.get("judge") and criterion["text"] not in judged:
             yield speak("unjudged", text=criterion["text"])

@@ -22,7 +22,7 @@ PlannedStep = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rules:
-    """Everything that a plan may refer to."""
+    """What a plan may refer to, and the bounds that it must keep."""
 
     tools: Collection[str] = ()
     executors: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""Step records: new ones, the cost of the next action, and whether a step stands still."""
+"""Step records: new ones, what the next action takes of the budget, and whether a step stands still."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -24,10 +24,10 @@ MALFORMED = "malformed"
 
 def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
     """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79)."""
-    over = {id: record for id, record in records.items() if record["status"] == "failed" and not record["handled"]}
+    failed = {id: record for id, record in records.items() if record["status"] == "failed" and not record["handled"]}
     return {
         id: fresh_record(record)
-        for id, record in over.items()
+        for id, record in failed.items()
         if record["code"] == MALFORMED and record["attempt"] == 1
     }
 
@@ -66,7 +66,7 @@ def fresh_records(
 
 
 def _work_of(step: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what a step is to do: work that has begun goes on, whatever else it may call or waits for."""
+    """Return what a step is to do. If only its tools or its needs change, work that has begun goes on."""
     return {key: value for key, value in (step or {}).items() if key not in ("tools", "depends_on")}
 
 

@@ -14,8 +14,8 @@ from donewhen.state.values import Json
 def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
     """Return the pending plan for people: criteria, steps by number, tools, what it may change, schedule, limits.
 
-    Tools with effects are marked with what the plan's approval covers. Against `before`, the plan that was shown last,
-    steps and criteria that are the same are named and not written again.
+    Tools with effects are marked with what the plan's approval covers. Steps and criteria that are as in `before`, the
+    plan that was shown last, are only said to be as before.
     """
     plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
     language = str(pending.get("language") or "en")
@@ -49,7 +49,7 @@ def unchanged_steps(plan: Mapping[str, Any], before: Mapping[str, Any] | None) -
     """Return the numbers of the steps that were shown under the same number in the plan before, word for word."""
     pairs = zip(plan.get("steps") or (), (before or {}).get("steps") or (), strict=False)
     numbers, earlier = step_numbers(plan), step_numbers(before or {})
-    return {at for at, (new, old) in enumerate(pairs, 1) if _shown(new, numbers) == _shown(old, earlier)}
+    return {at for at, (new, old) in enumerate(pairs, 1) if _as_shown(new, numbers) == _as_shown(old, earlier)}
 
 
 def _gone_lines(plan: Mapping[str, Any], before: Mapping[str, Any] | None, language: str) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _gone_lines(plan: Mapping[str, Any], before: Mapping[str, Any] | None, langu
             yield f"- {gone.format(id=number, content=_one_line(step.get('content')))}"
 
 
-def _shown(step: Mapping[str, Any], numbers: Mapping[str, str]) -> Json:
+def _as_shown(step: Mapping[str, Any], numbers: Mapping[str, str]) -> Json:
     needs = step.get("depends_on")
     after = None if needs is None else [numbers.get(str(need), need) for need in needs]
     return {**{key: step[key] for key in step if key != "id"}, "depends_on": after}
@@ -75,7 +75,7 @@ def chosen_limits(pending: Pause) -> dict[str, float]:
 
 
 def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
-    """Yield the tools by which the plan may change something; for a schedule, `schedule_lines` does."""
+    """Yield the line with the tools by which the plan may change something; `schedule_lines` has that of a schedule."""
     plan = pending.get("plan") or {}
     known_writes = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
     free = [f"{name} ({say['any_arguments']})" for name in pending.get("writes") or ()]

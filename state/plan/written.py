@@ -1,6 +1,6 @@
 """A plan as models and people write it: the form of a proposal, synonyms of its keys, and calls in place of steps.
 
-Nothing of a model's plan is dropped: `elsewhere` has put what has no place here into the texts.
+Nothing of a model's plan is dropped: before it comes here, `elsewhere` puts what our form lacks into its texts.
 """
 
 import json
@@ -238,8 +238,8 @@ def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:
     """Return the steps with ids, also in place of the numbers they depend on: step numbers, else positions."""
     objects = [step for step in steps if isinstance(step, Mapping)]
     own_ids = [as_id(step.get("id")) if step.get("id") else None for step in objects]
-    taken = {*used, *(id for id in own_ids if isinstance(id, str))}
-    free = (f"s{number}" for number in count(1) if f"s{number}" not in taken)
+    used_ids = {*used, *(id for id in own_ids if isinstance(id, str))}
+    free = (f"s{number}" for number in count(1) if f"s{number}" not in used_ids)
     ids = [id or next(free) for id in own_ids]
     by_place = not any(own_ids)
     places = {f"s{place}": id for place, id in enumerate(ids, 1)} if by_place else {}
@@ -273,10 +273,10 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
     for key in edited:
         if key not in names and key not in shown:
             yield str(key), f"a plan {_problem_with_key(str(key), names)}"
-    seen = {key for step in shown.get("steps") or () for key in step}
+    shown_keys = {key for step in shown.get("steps") or () for key in step}
     for place, step in enumerate(edited.get("steps") or ()):
         for key in _unknown_keys(step):
-            if key not in seen:
+            if key not in shown_keys:
                 problem = _problem_with_key(key, PlanStep.model_fields)
                 yield f"steps[{place}].{key}", f"step {step.get('id') or place + 1} {problem}"
 

@@ -44,8 +44,8 @@ def read_audit(
     return row
 
 
-def unexplained(audit: Mapping[str, Any]) -> str:
-    """Return what the judge is asked to add, once, because its verdict on the goal gives no reason; else ""."""
+def ask_for_reason(audit: Mapping[str, Any]) -> str:
+    """Return what a judge whose verdict on the goal gives no reason is asked, once, to add; "" if it gives one."""
     if audit["met"] == "declined" and audit["missing"]:
         return "declined has nothing missing; what was not forbidden and is missing makes it part"
     if is_unexplained(audit):
@@ -66,8 +66,8 @@ def _read_settled(items: Any, later: Mapping[str, Collection[str]]) -> list[Sett
         if not isinstance(item, Mapping) or not isinstance(item.get("happened"), bool):
             continue
         (change, *_), by = [*_ids([item.get("change")]), ""], _ids(item.get("by"))
-        if seen := [id for id in by if id in later.get(change, ())]:
-            rows.append({"change": change, "happened": item["happened"], "by": seen})
+        if later_ids := [id for id in by if id in later.get(change, ())]:
+            rows.append({"change": change, "happened": item["happened"], "by": later_ids})
     return rows
 
 
@@ -140,13 +140,14 @@ def findings(audit: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def doubts_to_send_back(audit: Mapping[str, Any], *, works: bool = True) -> list[str]:
+def doubts_to_send_back(audit: Mapping[str, Any], *, only_words: bool = False) -> list[str]:
     """Return the doubts to send back to the author; [] if the text admits that nothing was achieved.
 
-    Who only words what others did (`works` is False) can mend sentences, and not what is missing of the goal (Q76).
+    `only_words` says that the author only words what others did: it can mend sentences, but not what is missing of the
+    goal (Q76).
     """
     shown = all(row["shown"] == "yes" for row in audit["sentences"])
-    return [] if shown and (audit["met"] == "no" or not works) else findings(audit)
+    return [] if shown and (audit["met"] == "no" or only_words) else findings(audit)
 
 
 def reasons(audit: Mapping[str, Any], language: str = "en") -> str:

@@ -1,6 +1,7 @@
-"""A text cut into the claims that a judge takes one by one: sentences, rows of tables, blocks of code. Pure.
+"""Cut a text into the claims that a judge takes one by one: sentences, rows of tables, blocks of code. Pure.
 
-A doubtful cut is not made: nobody can prove half a date, while two sentences in one claim are only judged together.
+Where it is doubtful whether a sentence ends, no cut is made: nobody can prove half a date, and two sentences in one
+claim can still be judged together.
 """
 
 import json
@@ -170,9 +171,9 @@ def _sentences(line: str, language: str) -> Iterator[str]:
 
 
 def _cuts(line: str, language: str) -> list[int]:
-    """Return where sentences end within a line: where all rules see an end, and nothing shows that they go on."""
+    """Return where sentences end within a line: where all rules see an end, and nothing shows that one goes on."""
     ends = set.intersection(*(_ends(line, rules) for rules in {language or "en", *RULES}))
-    rests = []
+    cuts = []
     for end in sorted(ends):
         before, after = line[max(0, end - NEAR) : end], line[end : end + NEAR].lstrip()
         goes_on = (
@@ -182,8 +183,8 @@ def _cuts(line: str, language: str) -> list[int]:
             or _QUOTE_GOES_ON.match(before[-1:] + after)
         )
         if not goes_on:
-            rests.append(closing.end() if (closing := _CLOSING.match(line, end)) else end)
-    return rests
+            cuts.append(closing.end() if (closing := _CLOSING.match(line, end)) else end)
+    return cuts
 
 
 def _ends(line: str, language: str) -> set[int]:

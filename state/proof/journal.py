@@ -87,7 +87,7 @@ def call_key(tool: str | None, arguments: Any) -> str:
 
 
 def result_key(entry: JournalEntry) -> tuple[Any, ...]:
-    """Return what is equal for equal results: success, text, and images, whose text says only their size."""
+    """Return what is equal for equal results: success, text and images; the text says only how large an image is."""
     return entry["ok"], entry["digest"], *(image["key"] for image in entry.get("images") or ())
 
 
@@ -140,7 +140,7 @@ def is_tool_call(entry: JournalEntry) -> bool:
 
 
 def find_later_change(journal: Sequence[JournalEntry], index: int) -> JournalEntry | None:
-    """Return the later change of the read's subject, or of something in that folder, or None.
+    """Return the first later change of what an observation read, or of something in that folder; None if there is none.
 
     Only reads can become stale.
     """
@@ -187,16 +187,15 @@ def citable_entries(journal: Sequence[JournalEntry], steps: Iterable[str]) -> li
     return entries
 
 
-def earlier_requests(values: Mapping[str, Any]) -> list[JournalEntry]:
-    """Return the observations of this and earlier requests for the next one: the latest, in short form.
+def entries_for_next_request(values: Mapping[str, Any]) -> list[JournalEntry]:
+    """Return the latest observations of this and earlier requests, in short form, for the next request.
 
-    What the user said to the working run is among them, because the conversation does not have it.
-
-    Ids name the request: `1:s2.3`; under them the store has the full text of long ones.
+    What the user said to the working run is among them, because the conversation does not have it. Their ids name the
+    request, as in `1:s2.3`; the store has the full text of long ones under these ids.
     """
     turn, room = values.get("turn", 1), BEFORE_ROOM
-    seen = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
-    fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
+    observed = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
+    fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in observed[-MOST_BEFORE:]]
     entries: list[JournalEntry] = []
     for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
         short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
@@ -213,16 +212,16 @@ def find_earlier_answer(
     step: str = "",
     seen: Sequence[JournalEntry] = (),
 ) -> JournalEntry | None:
-    """Return the user's earlier answer to the same question of this step, even if it was no answer (X26).
+    """Return the user's earlier reply to the same question of this step, even if it does not answer it (X26).
 
-    It counts until the step, which observed `seen`, has changed something, because the words may then mean something
-    else.
+    `seen` are the observations of the step. After a change that the step made, the same words may be another question,
+    so earlier replies no longer count.
     """
     for entry in journal:
-        asked = entry["arguments"]
+        earlier = entry["arguments"]
         if entry["source"] != "user" or entry["step"] != step:
             continue
-        same = same_question(str(asked.get("question") or ""), question, asked.get("options"), options)
+        same = same_question(str(earlier.get("question") or ""), question, earlier.get("options"), options)
         if same and not _has_changed_since(entry["id"], seen):
             return entry
     return None
@@ -231,10 +230,7 @@ def find_earlier_answer(
 def same_question(
     one: str, other: str, options: Sequence[str] | None = None, other_options: Sequence[str] | None = None
 ) -> bool:
-    """Return whether two questions are the same but for case and punctuation, with the same options.
-
-    Strict: what differs in a word, a number or its options is another question.
-    """
+    """Return whether two questions are the same: word for word but for case and punctuation, with the same options."""
     if options and other_options and set(map(_question_words, options)) != set(map(_question_words, other_options)):
         return False
     return _question_words(one) == _question_words(other)
@@ -253,7 +249,8 @@ def _has_changed_since(id: str, seen: Sequence[JournalEntry]) -> bool:
 def has_spoken_since(run: Mapping[str, Any], asked: Sequence[JournalEntry], key: str) -> bool:
     """Return whether a person who rejected this call with words has answered a question since.
 
-    The words may have been a question, so the very call may be asked about again; a plain no stays a no.
+    Their words may have been a question. So after an answer, the same call may be asked about again; a plain no stays a
+    no.
     """
     rows = [row for row in run.get("approvals") or () if row["kind"] == "tool" and row["decision"] == "reject"]
     about = [row for row in rows if call_key(row["tool"], row["arguments"]) == key]
@@ -264,8 +261,8 @@ def has_spoken_since(run: Mapping[str, Any], asked: Sequence[JournalEntry], key:
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
     """Return what the user said to this request after its goal, in order: `{id, at, text, question?}`.
 
-    These are answers, words to the working run, words at a plan, and what the user changed in one; approvals too, which
-    show what was said after them. `besides` is the step or planning whose own answers are left out, because its rounds
+    These are answers, words to the working run, words about a plan, changes of a plan, and approvals, which show what
+    was said before and after them. `besides` is the step or planning whose own answers are left out, because its rounds
     include them.
     """
     answers = [

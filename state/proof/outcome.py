@@ -52,7 +52,7 @@ def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> b
 
 
 def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, StepRecord], settings: Settings) -> Status:
-    """Return the status of a run; never better than its steps, and never worse than what is proven."""
+    """Return the status of a run: no better than its steps, and no worse than what is proven."""
     rows = [(step, record_of(steps, step["id"])) for step in (plan or {}).get("steps", ())]
     good = [is_step_proven(step, record, settings.verification) for step, record in rows]
     if (fixed := CODES[code]) not in (None, "failed"):
@@ -188,10 +188,10 @@ def _unanswered_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
 
 def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return the first step that could still be done; [] if there is none, or the user ended the run."""
-    left = [row for row in receipt["steps"] if row["status"] in (*UNFINISHED, "exhausted", "failed")]
-    if not left or receipt["status"] == "cancelled":
+    unfinished = [row for row in receipt["steps"] if row["status"] in (*UNFINISHED, "exhausted", "failed")]
+    if not unfinished or receipt["status"] == "cancelled":
         return []
-    return [say(language, "summary", "next", step=left[0]["content"])]
+    return [say(language, "summary", "next", step=unfinished[0]["content"])]
 
 
 def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:

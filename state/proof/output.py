@@ -50,14 +50,15 @@ class _Leaf:
 def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRow], int]:
     """Return a row for each value, and how many more there are.
 
-    Of several sources, the one with most of the values is named, observations before the agent's words, the latest
-    of equals. A value that is nowhere verbatim, such as a rating or a sum, has no evidence; the audit judges it.
+    If several sources have a value, one is named: an observation rather than the agent's words, then the source of most
+    values, then the latest. A value that is nowhere verbatim, such as a rating or a sum, has no evidence; the audit
+    judges it.
     """
     values = list(leaf_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
     ids_of_leaves = [[source.id for source in sources if source.says(leaf)] for leaf in leaves]
-    often = Counter(id for ids in ids_of_leaves for id in ids)
-    rank = {source.id: (source.firsthand, often[source.id], place) for place, source in enumerate(sources)}
+    counts = Counter(id for ids in ids_of_leaves for id in ids)
+    rank = {source.id: (source.firsthand, counts[source.id], place) for place, source in enumerate(sources)}
     rows: list[FieldRow] = []
     for leaf, ids in zip(leaves, ids_of_leaves, strict=True):
         best: list[Evidence] = [{"observation": max(ids, key=rank.__getitem__)}] if ids else []

@@ -379,11 +379,11 @@ def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
     An unknown outcome is settled if an equal call succeeded later, if a person said that it did not happen, or if the
     judge found what was observed after it to show it.
     """
-    made = [e for e in values.get("journal") or () if e["source"] == "tool" and e.get("effect") in WRITES]
+    writes = [e for e in values.get("journal") or () if e["source"] == "tool" and e.get("effect") in WRITES]
     settled = {row["change"]: row for row in (values.get("audit") or {}).get("settled") or ()}
     denied = denials(values.get("approvals") or ())
-    rows = _effect_rows(made)
-    for row, call in zip(rows, made, strict=True):
+    rows = _effect_rows(writes)
+    for row, call in zip(rows, writes, strict=True):
         key = call_key(call["tool"], call["arguments"])
         if row.get("unknown") and denied[key]:
             denied[key] -= 1
@@ -395,7 +395,7 @@ def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
 
 
 def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
-    """Return how often a person said of an equal call that it did not happen, by its key."""
+    """Return how often a person said that a call did not happen, by the key of the call."""
     rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
     return Counter(call_key(row["tool"], row["arguments"]) for row in rows)
 

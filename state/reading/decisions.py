@@ -11,7 +11,7 @@ _TEXTS = {"type": "array", "items": _TEXT}
 _LANGUAGE = {**_TEXT, "description": "BCP 47"}
 _UNCHANGED = {**_TEXT, "description": "why nothing had to be changed, if tools for that were granted"}
 _CITED: dict[str, Any] = {"observation": _TEXT, "quote": _TEXT}
-"""The instructions of those who cite show an item, but for `answer`."""
+"""The instructions of the roles that cite show such an item; those for `answer` do not."""
 _BEFORE = {
     "type": "boolean",
     "description": "true: as it was before a change",

@@ -54,10 +54,10 @@ def check_role(role: str) -> str:
 def parse_moment(text: str) -> datetime:
     """Return the moment of an ISO 8601 text, in UTC if it has no zone. Raises ValueError."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r} is no ISO 8601 moment, such as 2026-12-01T18:00+01:00") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _names_moment(text: str) -> str:
@@ -230,9 +230,9 @@ class Settings(Options):
     def _drop_blanks(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             return given
-        kept = {key: given[key] for key in WHOLE if given.get(key)}
-        shaped = map_texts({key: value for key, value in given.items() if key not in kept}, clean_text)
-        return {**without_blanks(shaped), **kept}
+        whole_values = {key: given[key] for key in WHOLE if given.get(key)}
+        shaped = map_texts({key: value for key, value in given.items() if key not in whole_values}, clean_text)
+        return {**without_blanks(shaped), **whole_values}
 
     @field_validator("limits", "step_limits")
     @classmethod
@@ -258,8 +258,8 @@ class Settings(Options):
         try:
             plain: dict[str, Any] = plain_json(given)
         except ValueError as error:
-            said = "what tools are given (`context=`) cannot be stored as JSON"
-            raise ValueError(f"{said}: {error}; give the names of things, and let the tool open them") from None
+            problem = "what tools are given (`context=`) cannot be stored as JSON"
+            raise ValueError(f"{problem}: {error}; give the names of things, and let the tool open them") from None
         if (size := len(json.dumps(plain, ensure_ascii=False))) > CONTEXT_CHARS:
             raise ValueError(f"what tools are given has {size:,} characters as JSON; at most {CONTEXT_CHARS:,}")
         return plain
@@ -340,11 +340,11 @@ def merge_settings(base: Settings, given: SettingsLike) -> Settings:
         joins = isinstance(old, dict) and isinstance(value, dict) and key != "output_schema"
         whole[key] = {**(old or {}), **value} if joins else value
     if "profile" in change:
-        said = Profile.model_validate(change["profile"])
-        forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])
-        within = _common_paths(base.profile.allowed_paths, said.allowed_paths)
-        kept = {"language": base.profile.language} if base.profile.language else {}
-        whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within, **kept}
+        profile = Profile.model_validate(change["profile"])
+        forbidden = dict.fromkeys([*base.profile.forbidden_tools, *profile.forbidden_tools])
+        within = _common_paths(base.profile.allowed_paths, profile.allowed_paths)
+        fixed_language = {"language": base.profile.language} if base.profile.language else {}
+        whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within, **fixed_language}
     return read_settings(whole)
 
 
@@ -424,7 +424,7 @@ def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool
         elif key == "deadline" and bound and least and parse_moment(value) < parse_moment(least):
             continue
         elif key == "profile":
-            given[key] = {name: said for name, said in given[key].items() if not bound or name in HARD}
+            given[key] = {name: field for name, field in given[key].items() if not bound or name in HARD}
         elif bound or key == "tool_context" or (key in ("models", "max_tokens") and not models):
             refused.append(key)
             del given[key]
