@@ -37,6 +37,8 @@ FIRST = hashlib.sha256(FORMAT.encode()).hexdigest()
 LARGEST = 2**53 - 1
 """The largest integer that RFC 8785 can write."""
 MOST_LINES, MOST_CHARS = 200_000, 200_000_000
+FIELDS = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "sources", "at", "length", "digest")
+"""The fields of an observation that a line has."""
 
 
 @dataclass(frozen=True)
@@ -92,23 +94,10 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     audit = receipt.get("audit") or {}
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
     for entry in conversation.observations:
-        changed = entry["source"] == "tool" and entry["effect"] in ("write", "idempotent")
-        if changed or entry["id"] in cited:
-            fields = (
-                "id",
-                "source",
-                "tool",
-                "arguments",
-                "ok",
-                "unknown",
-                "effect",
-                "sources",
-                "at",
-                "length",
-                "digest",
-            )
+        is_change = entry["source"] == "tool" and entry["effect"] in ("write", "idempotent")
+        if is_change or entry["id"] in cited:
             row = {**entry}
-            yield "change" if changed else "observation", {name: row[name] for name in fields if name in row}
+            yield "change" if is_change else "observation", {name: row[name] for name in FIELDS if name in row}
     for row in receipt["steps"]:
         yield "step", row
     for name in ("criteria", "replaced", "undone", "modes"):
@@ -135,7 +124,7 @@ def render_receipt(lines: Iterator[tuple[str, Json]], key: Ed25519PrivateKey | N
         rows.append(canonical({**line, "hash": before, **_signature(key, before)}).decode())
     end: Json = {"lines": len(rows), "hash": before}
     if key:
-        end |= {"key": _public(key.public_key()), **_signature(key, canonical([FORMAT, len(rows), before]).hex())}
+        end |= {"key": _public_text(key.public_key()), **_signature(key, canonical([FORMAT, len(rows), before]).hex())}
     return _layout(rows, canonical(end).decode())
 
 
@@ -150,7 +139,7 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
     signature only shows that all lines come from the owner of the key that the receipt names. Raises ConfigError for
     another key. Nothing in the text raises.
     """
-    expected = _public(public_key(key)) if key else None
+    expected = _public_text(public_key(key)) if key else None
     try:
         content = text.decode() if isinstance(text, bytes) else text
         if len(content) > MOST_CHARS:
@@ -252,17 +241,17 @@ def private_key(source: str | Path) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(_pem(source), password=None)
     except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"the receipt key cannot be read ({error}): {HOW}") from None
+        raise ConfigError(f"the receipt key cannot be read ({error}): {HOW_TO_MAKE_KEY}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"the receipt key is no Ed25519 private key: {HOW}")
+        raise ConfigError(f"the receipt key is no Ed25519 private key: {HOW_TO_MAKE_KEY}")
     return key
 
 
-HOW = "make one with `openssl genpkey -algorithm ed25519 -out receipt.pem`"
+HOW_TO_MAKE_KEY = "make one with `openssl genpkey -algorithm ed25519 -out receipt.pem`"
 
 
 def public_key(source: str | Path) -> Ed25519PublicKey:
-    """Return an Ed25519 public key from base64, PEM, or a PEM file, also of a private key. Raises ConfigError."""
+    """Return an Ed25519 public key from base64, PEM or a PEM file, or that of a private key. Raises ConfigError."""
     try:
         if isinstance(source, str) and len(raw := _from_base64(source)) == 32:
             return Ed25519PublicKey.from_public_bytes(raw)
@@ -289,7 +278,7 @@ def _from_base64(text: str) -> bytes:
         return b""
 
 
-def _public(key: Ed25519PublicKey) -> str:
+def _public_text(key: Ed25519PublicKey) -> str:
     return base64.b64encode(key.public_bytes_raw()).decode()
 
 

@@ -23,13 +23,14 @@ REJECT = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
 CHANGE = PermissionOption(option_id="reject", name="Reject, or change it", kind="reject_once")
 TYPE = PermissionOption(option_id="type", name="I type the answer", kind="allow_once")
 LATER = PermissionOption(option_id="type", name="Not now, or I type the answer", kind="allow_once")
-"""`TYPE` or `LATER` comes first: an editor that permits everything picks it, and must not answer for a person."""
+"""`TYPE` or `LATER` comes first: an editor that permits everything by itself picks the first option, and must not
+answer for a person."""
 HOW_TO_CHANGE = "To change it, choose “Reject, or change it”: the plan is then shown as text that you can edit."
 HOW_TO_TYPE = "To change it, type the changed plan, or what should be different, as your next message."
 
 
 def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
-    """Return the choices at a pause; `opened`: the editor has opened the session, and nobody has prompted yet."""
+    """Return the choices at a pause. `opened` says that the session was only opened, and nobody has prompted yet."""
     if not load_pause(pause).approves:
         named = _options_by_id(pause).items()
         return [TYPE, *(PermissionOption(option_id=id, name=name, kind="allow_once") for id, name in named)]
@@ -38,9 +39,9 @@ def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
     return [APPROVE, AUTO, CHANGE if pause["kind"] == "plan" else REJECT]
 
 
-def chosen_answer(pause: Pause, chosen: str) -> str | None:
+def chosen_answer(pause: Pause, option_id: str) -> str | None:
     """Return the option of a question that was chosen; None if another answer will be typed."""
-    return _options_by_id(pause).get(chosen)
+    return _options_by_id(pause).get(option_id)
 
 
 def _options_by_id(pause: Pause) -> dict[str, str]:
@@ -68,8 +69,8 @@ def change_question(pause: Pause) -> str:
     return f"What should be different? Say it in words, or send this plan as you want it:\n\n```yaml\n{plan}\n```"
 
 
-def rejection(text: str) -> Any:
-    """Return the answer to `change_question`: an edited plan as it is, other text as the reason of a rejection."""
+def read_change(text: str) -> Any:
+    """Return the answer that a reply to `change_question` gives: an edited plan, or a rejection with these words."""
     is_edit = is_plan_text(text) or decode_json(text) is not text
     return text if is_edit else {"type": "reject", "message": text}
 
@@ -102,6 +103,6 @@ TEXT_FORM = ElicitationSchema(
 
 
 def answer_in(filled: Mapping[str, Any] | None) -> str:
-    """Return the answer in a filled form: another answer counts before a choice."""
+    """Return the answer in a filled form; a typed one counts before a choice."""
     fields = filled or {}
     return str(fields.get("other") or fields.get("answer") or "").strip()

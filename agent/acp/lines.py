@@ -70,7 +70,7 @@ class EditorLines:
 
 
 def _problem_of(message: Any) -> tuple[int, str] | None:
-    """Return the code and text of what is wrong with a message; None if only its method could tell."""
+    """Return code and text of what is wrong with a message; None if nothing is, as far as its method need not say."""
     if not isinstance(message, dict):
         return INVALID_REQUEST, "a message is a JSON object; send one on each line"
     if is_too_deep(message):
@@ -104,7 +104,7 @@ def _normalize(message: Json) -> Json:
 
 
 def _shorten_error(error: Json) -> Json:
-    """Return an error with everything in its message, because the library's details repeat the whole request."""
+    """Return an error with all that matters in its message; the library's details repeat the whole request."""
     data = error.get("data")
     if not isinstance(data, Mapping):
         return {key: value for key, value in error.items() if value is not None}

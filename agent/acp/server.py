@@ -3,7 +3,7 @@
 A session is a thread, which any process can load, list and continue, even after the editor was closed. The editor
 shows the plan and each call with its arguments, its result and its changes of files, and asks for permission in its own
 way. A question is a form in editors that support forms; in others it ends the turn, and the next prompt is the answer.
-Stop stops at a clean point; “continue” continues from there.
+Stop ends a turn at a clean point, and “continue” goes on from there.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from donewhen.agent.acp.asking import (
     only_says_continue,
     permission_call,
     permission_options,
-    rejection,
+    read_change,
 )
 from donewhen.agent.acp.content import edits, goal_block, kind_of, locations, message_updates, title
 from donewhen.agent.acp.lines import INVALID_PARAMS, EditorLines
@@ -60,7 +60,7 @@ MODES = {
     "auto": ("Auto", "Nothing waits for you but questions."),
 }
 """The modes of a session, which say when it asks for permission."""
-UNASKED: Json = {"confirm": "never", "approvals": "never"}
+AUTO_SETTINGS: Json = {"confirm": "never", "approvals": "never"}
 """The settings of the mode `auto`."""
 PAGE = 50
 """The most sessions in one answer to `session/list`."""
@@ -117,27 +117,27 @@ class Session:
     """The editor's own MCP servers."""
     mode: str = "ask"
     turn: Turn | None = None
-    opened: "asyncio.Task[None] | None" = None
+    opening: "asyncio.Task[None] | None" = None
     """The task that shows the session's question when it is opened, and works on the answer."""
-    asked: str = ""
-    """The id of the question that was shown last."""
-    answered: str = ""
-    """The same id once it was answered."""
-    given: Any = None
-    """The answer to it from a form or choice, kept because a run that was stopped at that moment did not get it."""
-    rejected: str = ""
-    """The id of the question whose plan was rejected: the next prompt says what should be different."""
+    shown_question: str = ""
+    """The id of the question that was shown last; "" if none was."""
+    answered_question: str = ""
+    """The same id, once that question was answered."""
+    last_answer: Any = None
+    """The last answer. A run that was stopped at that moment did not get it, and gets it with “continue”."""
+    rejected_plan: str = ""
+    """The id of the pause whose plan was rejected: the next prompt says what should be different."""
     calls: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """Running calls: the id under which the editor shows each, and its `tool_started` event."""
-    asking: dict[str, Any] = field(default_factory=dict)
-    """Calls that stopped, for instance at a question, and continue with the run, by the id that the editor shows."""
+    paused_calls: dict[str, Any] = field(default_factory=dict)
+    """Calls that stopped, such as at a question, and go on with the run, by the id that the editor shows."""
     cards: dict[str, str] = field(default_factory=dict)
     """The ids under which an opened session shows working steps, by step."""
 
     def settings(self) -> Json:
         """Return the settings of the mode, over those of the agent."""
         usual = self.agent.settings
-        return UNASKED if self.mode == "auto" else {"confirm": usual.confirm, "approvals": usual.approvals}
+        return AUTO_SETTINGS if self.mode == "auto" else {"confirm": usual.confirm, "approvals": usual.approvals}
 
     async def start(self, configs: Sequence[Any]) -> None:
         """Start the editor's MCP servers, and give the agent their tools."""
@@ -158,8 +158,8 @@ class Session:
         """Stop a turn, and wait for the task of the opened session."""
         if turn:
             turn.stop()
-        if self.opened:
-            await asyncio.wait({self.opened})
+        if self.opening:
+            await asyncio.wait({self.opening})
 
 
 class AcpAgent:
@@ -348,7 +348,7 @@ class AcpAgent:
     def _start_asking(self, session: Session, *, replayed: bool) -> None:
         """Start to show a session's question, after the editor has got the reply that it is open."""
         session.turn = Turn(prompted=False, shown=True)
-        session.opened = asyncio.create_task(self._ask_when_opened(session, session.turn, replayed))
+        session.opening = asyncio.create_task(self._ask_when_opened(session, session.turn, replayed))
 
     async def _ask_when_opened(self, session: Session, turn: Turn, replayed: bool) -> None:
         """Ask an opened session's question and work on the answer; say how to continue if the run was stopped.
@@ -360,7 +360,7 @@ class AcpAgent:
             if run.pending and replayed:
                 await self._carry_on(session, turn, run)
             elif run.pending:
-                session.asked = run.pending[0]["id"]
+                session.shown_question = run.pending[0]["id"]
                 await self._say(session.id, run.pending[0]["text"])
             elif run.status == "running":
                 await self._say(session.id, STOPPED)
@@ -384,15 +384,15 @@ class AcpAgent:
     async def _carry_on(self, session: Session, turn: Turn, work: RunStream | Run) -> Any:
         """Follow a run and ask its questions, until it ends or the next prompt has to be the answer."""
         run: Run | None = None
-        unclear, session.rejected = 0, ""
+        unclear, session.rejected_plan = 0, ""
         while not turn.cancelled:
             run = work if isinstance(work, Run) else await self._follow(work, session, turn)
             if run is None or not run.pending:
                 break
             pause = run.pending[0]
-            if turn.cancelled and session.answered == pause["id"]:  # the next prompt sends its answer
+            if turn.cancelled and session.answered_question == pause["id"]:  # the next prompt sends its answer
                 break
-            session.asked, session.answered = pause["id"], ""
+            session.shown_question, session.answered_question = pause["id"], ""
             unclear = unclear + 1 if run.problem else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
                 await self._say(session.id, f"\n\n{pause['text']}")
@@ -400,7 +400,7 @@ class AcpAgent:
             answer = await self._ask_person(pause, session, turn)
             if answer is None:
                 break
-            turn.shown, session.answered, session.given = False, pause["id"], answer
+            turn.shown, session.answered_question, session.last_answer = False, pause["id"], answer
             work = session.agent.stream_resume(run, answer, settings=session.settings())
         stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
@@ -420,14 +420,14 @@ class AcpAgent:
 
     async def _close_calls(self, session: Session, run: Run | None) -> None:
         """Show calls without a result as pending, or as failed if the run has ended."""
-        session.asking |= dict(session.calls.values())
-        left = [shown for shown, _ in session.calls.values()]
+        session.paused_calls |= dict(session.calls.values())
+        unfinished = [shown for shown, _ in session.calls.values()]
         session.calls.clear()
         status: Any = "pending"
         if run and not run.pending and run.status != "running":
-            status, left = "failed", [*session.asking, *session.cards.values()]
-            session.asking, session.cards = {}, {}
-        for id in left:
+            status, unfinished = "failed", [*session.paused_calls, *session.cards.values()]
+            session.paused_calls, session.cards = {}, {}
+        for id in unfinished:
             await self._editor.session_update(session.id, acp.update_tool_call(id, status=status))
 
     async def _start_work(self, session: Session, prompt: Any) -> RunStream | Run:
@@ -435,37 +435,37 @@ class AcpAgent:
         agent, id, settings = session.agent, session.id, session.settings()
         blocks = [goal_block(block, session.folder) for block in prompt]
         text = "\n\n".join(block["text"] for block in blocks if block["type"] == "text")
-        is_more = any(block["type"] != "text" for block in blocks)
+        has_media = any(block["type"] != "text" for block in blocks)
         try:
             run = await agent.get(id)
         except UnknownThread:
             run = None
-        if run and not run.pending and session.asked != session.answered:
-            session.answered = session.asked
+        if run and not run.pending and session.shown_question != session.answered_question:
+            session.answered_question = session.shown_question
             await self._say(id, f"{ANSWERED}{STOPPED if run.status == 'running' else run.answer}")
             return run
         if run and (run.pending or run.status == "running"):
-            if is_more:
+            if has_media:
                 await self._say(id, ONLY_WORDS)
             if run.status == "running":
                 return agent.stream_resume(id, steer=text, settings=settings)
             return await self._take_answer(session, run, text)
-        goal: Any = blocks if is_more else text
+        goal: Any = blocks if has_media else text
         return agent.stream(goal, thread_id=id, settings=settings, metadata=self._metadata(session.folder))
 
     async def _take_answer(self, session: Session, run: Run, text: str) -> RunStream | Run:
         """Return the stream that answers the open question, or the run if another question was shown than is open."""
         pause = run.pending[0]
-        if session.asked not in ("", pause["id"]):
+        if session.shown_question not in ("", pause["id"]):
             await self._say(session.id, ANSWERED)
             return run
         if only_says_continue(text, pause):
-            if session.answered != pause["id"]:
+            if session.answered_question != pause["id"]:
                 return run
         else:
-            session.given = rejection(text) if session.rejected == pause["id"] else text
-        session.asked = session.answered = pause["id"]
-        return session.agent.stream_resume(run, session.given, settings=session.settings())
+            session.last_answer = read_change(text) if session.rejected_plan == pause["id"] else text
+        session.shown_question = session.answered_question = pause["id"]
+        return session.agent.stream_resume(run, session.last_answer, settings=session.settings())
 
     # --- what the editor shows
 
@@ -498,10 +498,11 @@ class AcpAgent:
 
     async def _show_call(self, event: Any, session: Session, call: str) -> None:
         """Show that a call starts, or continues after its question."""
-        same = [shown for shown, each in session.asking.items() if all(each[key] == event[key] for key in CALL_KEYS)]
+        paused = session.paused_calls.items()
+        same = [shown for shown, each in paused if all(each[key] == event[key] for key in CALL_KEYS)]
         shown = same[0] if same else call
         session.calls[call] = shown, event
-        session.asking.pop(shown, None)
+        session.paused_calls.pop(shown, None)
         if same:
             update: Any = acp.update_tool_call(shown, status="in_progress")
         else:
@@ -557,10 +558,10 @@ class AcpAgent:
         if self._forms:
             reply = await self._request_form(session, turn, question, TEXT_FORM)
             if reply and reply.action == "accept" and (words := answer_in(reply.content)):
-                return rejection(words)
+                return read_change(words)
         if not turn.cancelled:
             await self._say(session.id, f"\n\n{question}")
-        session.rejected = pause["id"]
+        session.rejected_plan = pause["id"]
         return None
 
     async def _ask_form(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
@@ -593,9 +594,9 @@ class AcpAgent:
         mode = ElicitationFormSessionMode(session_id=session.id, requested_schema=form)
         return await self._request(turn, self._editor.create_elicitation(question, mode))
 
-    async def _request(self, turn: Turn, asking: Awaitable[Any]) -> Any:
+    async def _request(self, turn: Turn, request: Awaitable[Any]) -> Any:
         """Return the editor's reply; None if it cannot do that, its reply is invalid, or Stop was pressed."""
-        turn.question = asyncio.ensure_future(asking)
+        turn.question = asyncio.ensure_future(request)
         try:
             return await turn.question
         except (RequestError, ValidationError):
@@ -626,7 +627,7 @@ async def serve(
 
 
 def _check_pipes() -> None:
-    """Raise ConfigError unless stdin and stdout are pipes, sockets or terminals, as a loop cannot wait for files."""
+    """Raise ConfigError unless stdin and stdout are pipes, sockets or terminals: a loop cannot wait for files."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
         mode = os.fstat(stream.fileno()).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()):

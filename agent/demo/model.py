@@ -20,8 +20,6 @@ from donewhen.agent.demo.work import call, results, section, work
 
 CHARS_PER_TOKEN = 4
 _GREETING = re.compile(r"(?:hi|hello|hey|help|what can you do|你好|您好|帮助|你能做什么)[\s.!?。！？]*", re.IGNORECASE)
-
-
 SENSES = ("image_inputs", "pdf_inputs", "audio_inputs", "video_inputs", "attachment")
 """Inputs that the model does not support, as model profiles name them."""
 
@@ -61,9 +59,9 @@ def _reply(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> 
     calls = [[each["name"], each["args"]] for each in reply.tool_calls]
     decision = json.dumps([reply.text, calls], ensure_ascii=False)
     id = f"call_{hashlib.sha256((prompt + decision).encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-    read = (len(prompt) + len(json.dumps(list(tools)))) // CHARS_PER_TOKEN
-    written = len(decision) // CHARS_PER_TOKEN
-    usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    sent = (len(prompt) + len(json.dumps(list(tools)))) // CHARS_PER_TOKEN
+    generated = len(decision) // CHARS_PER_TOKEN
+    usage = UsageMetadata(input_tokens=sent, output_tokens=generated, total_tokens=sent + generated)
     update = {"usage_metadata": usage, "response_metadata": {"model_name": DEMO, "estimated": True}}
     return reply.model_copy(update={**update, "tool_calls": [{**each, "id": id} for each in reply.tool_calls]})
 
@@ -77,14 +75,14 @@ def _decide(messages: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
         return work(brief, messages[1:], tools)
     if receipt := section(brief, "receipt"):
         return _deliver(receipt, brief, tools)
-    return AIMessage(f"The demo model cannot judge. {_SET[0]}")
+    return AIMessage(f"The demo model cannot judge. {_SETUP[0]}")
 
 
-_SET = (
+_SETUP = (
     "Set OPENAI_API_KEY, or DONEWHEN_MODEL or --model, for a real one.",
     "要用真正的模型，请设置 OPENAI_API_KEY、DONEWHEN_MODEL 或 --model。",
 )
-_CAN = (
+_ABILITIES = (
     "The demo model counts, lists, reads and searches files, totals columns and writes reports",
     "演示模型会统计、列出、读取和搜索文件，汇总数据列，并写报告",
 )
@@ -96,10 +94,12 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     chinese = is_chinese(goal)
     language = pick(chinese, "en", "zh")
     if _GREETING.fullmatch(goal):
-        return call("answer", text=f"{_CAN[chinese]}{pick(chinese, '.', '。')}\n{_SET[chinese]}", language=language)
+        return call(
+            "answer", text=f"{_ABILITIES[chinese]}{pick(chinese, '.', '。')}\n{_SETUP[chinese]}", language=language
+        )
     if corrected or section(brief, "failure"):
         why = pick(chinese, "The demo model knows no other way.", "演示模型没有别的办法。")
-        return call("decline", reason=why, guidance=f"{why}\n{_SET[chinese]}")
+        return call("decline", reason=why, guidance=f"{why}\n{_SETUP[chinese]}")
     tasks, unread = read_goal(goal)
     if feedback and not unread:
         more, unread = read_goal(feedback)
@@ -111,7 +111,7 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     if unread or missing:
         why = pick(chinese, "; it cannot do this: ", "；它不会：") + f"“{unread[:200] or missing}”"
         example = pick(chinese, "Try “find the word amount in the files”.", "试试“统计 Python 文件的数量”。")
-        return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{example}\n{_SET[chinese]}")
+        return call("decline", reason=why[2:], guidance=f"{_ABILITIES[chinese]}{why}\n{example}\n{_SETUP[chinese]}")
     plan = plan_arguments(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered)
     return call("submit_plan", **plan, language=language)
 

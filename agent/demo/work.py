@@ -1,7 +1,7 @@
 """Work on a step as the demo model.
 
-The code reads as if calls returned at once: it runs from the start in each round, and earlier calls have their results.
-Results contain everything that tools returned; a shortened listing says so.
+The code reads as if calls returned at once: it runs from its start in each round, and calls that were made before
+return their results. The result of a step has all that the tools returned; a shortened list says that it is one.
 """
 
 import json
@@ -127,31 +127,33 @@ def _body(text: str) -> str:
 
 def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
     """Return the next call of a step: a tool, a question, its end, or giving up with the reason."""
-    text, asked = section(brief, "step"), section(brief, "done_when")
+    text, criteria = section(brief, "step"), section(brief, "done_when")
     notes, task = Notebook(brief, rounds, tools, is_chinese(text)), read_task(text)
     try:
         if task is None:
             raise give_up(notes.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
-        if refused := notes.replies("finish_step"):
-            problems = [line.removeprefix("- ") for line in refused[-1][1].splitlines() if line.startswith("- ")]
-            raise give_up(("; ".join(problems) or refused[-1][1])[:500])
+        if refusals := notes.replies("finish_step"):
+            _, reply = refusals[-1]
+            problems = [line.removeprefix("- ") for line in reply.splitlines() if line.startswith("- ")]
+            raise give_up(("; ".join(problems) or reply)[:500])
         wanted = STEPS[task.kind][notes.chinese][1:]
-        if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
+        numbers = re.findall(r"^\d+\. ", criteria, re.MULTILINE)
+        if len(numbers) != len(wanted) or any(text not in criteria for text in wanted):
             raise give_up(
                 notes.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。")
             )
         result, *proofs = _WORK[task.kind](task, notes)
-    except Deferred as decided:
-        return cast(AIMessage, decided.args[0])
-    checked = [{"criterion": n, "met": True, "evidence": proof} for n, proof in enumerate(proofs, 1)]
-    return call("finish_step", result=result, goal_check=checked)
+    except Deferred as deferred:
+        return cast(AIMessage, deferred.args[0])
+    goal_check = [{"criterion": n, "met": True, "evidence": proof} for n, proof in enumerate(proofs, 1)]
+    return call("finish_step", result=result, goal_check=goal_check)
 
 
-Done = tuple[Any, ...]
+StepResult = tuple[Any, ...]
 """The result of a step, and for each of its criteria the evidence."""
 
 
-def _list_files(task: Task, notes: Notebook) -> Done:
+def _list_files(task: Task, notes: Notebook) -> StepResult:
     where = {"path": task.path} if task.path else {}
     seen, count, rows = notes.find_items("list_files", "count", "files", pattern=task.what or "**/*", **where)
     kind, paths = f"{task.what} " if task.what else "", [row["path"] for row in rows]
@@ -160,7 +162,7 @@ def _list_files(task: Task, notes: Notebook) -> Done:
     return notes.list_lines(title, count, paths), [seen.evidence(quote) for quote in quotes]
 
 
-def _find_text(task: Task, notes: Notebook) -> Done:
+def _find_text(task: Task, notes: Notebook) -> StepResult:
     where = {"path": task.path} if task.path else {}
     seen, count, rows = notes.find_items("find_text", "matches_total", "matches", query=task.what, **where)
     title = notes.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
@@ -168,7 +170,7 @@ def _find_text(task: Task, notes: Notebook) -> Done:
     return notes.list_lines(title, count, lines), [seen.evidence(f'"matches_total": {count}')]
 
 
-def _read_file(task: Task, notes: Notebook) -> Done:
+def _read_file(task: Task, notes: Notebook) -> StepResult:
     seen = notes.call("read_file", path=task.path, limit=MOST_CHARS)
     shown = seen.text.strip("\n")
     if more := re.search(r"\[more follows, the file has (\d+) bytes;[^\n]*\]\Z", shown):
@@ -177,7 +179,7 @@ def _read_file(task: Task, notes: Notebook) -> Done:
     return f"{task.path}{notes.say(':', '：')}\n{shown}", [seen.evidence(first[:100])]
 
 
-def _write_report(task: Task, notes: Notebook) -> Done:
+def _write_report(task: Task, notes: Notebook) -> StepResult:
     parts = [text for _, text in results(notes.brief)]
     if not parts or any("characters left out" in text for text in parts):
         raise give_up(notes.say("The results cannot be seen in full.", "看不到完整的结果。"))
@@ -191,7 +193,7 @@ def _write_report(task: Task, notes: Notebook) -> Done:
     return notes.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.evidence()], quotes
 
 
-def _query_data(task: Task, notes: Notebook) -> Done:
+def _query_data(task: Task, notes: Notebook) -> StepResult:
     """Return a column's value, or the number of rows, as a whole or by group; it says if empty cells are left out."""
     seen = notes.call("describe_data", path=task.path)
     columns = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
