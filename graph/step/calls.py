@@ -37,13 +37,13 @@ from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
 from donewhen.graph.step.gates import (
     GATES,
+    GATES_OF_CHECKS,
     CallContext,
     Go,
     No,
     Ruling,
     StepContext,
     Wait,
-    ask_hooks,
     call_for_hooks,
     rule,
     source_rows,
@@ -715,11 +715,11 @@ async def make_read_call(context: CallContext, name: str, arguments: Json) -> tu
     number = context.observed + len(context.noted) + 1
     if (tool := context.tools.get(name)) is None or tool.effect != "read":
         return f"the check's tool {name} is not available as a read-only tool"
-    if outside := tool.path_problem(arguments, context.settings.profile.allowed_paths):
-        return f"the check may not run: {outside}"
     call, id = Call(id="", name=name, args=arguments), f"{context.caller.id}.{number}"
-    ruling = await ask_hooks(call, context, Go())
-    assert not isinstance(ruling, Wait), "hooks leave no step"
+    ruling = await rule(call, context, GATES_OF_CHECKS)
+    assert not isinstance(ruling, Wait), "a check leaves no step"
+    if isinstance(ruling, No) and not ruling.unless_made:
+        return f"the check may not run: {ruling.why}"
     outcome = await make_call(context, call, id, ruling)
     context.meters.clear()
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"

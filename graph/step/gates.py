@@ -173,7 +173,8 @@ class No:
 
     why: str
     unless_made: bool = False
-    """True if the outcome counts all the same where the call was made already, as before a crash."""
+    """True if a known outcome of this very call counts all the same, as after a crash: for a gate that may have let the
+    call go before, because what it asks changes with time."""
     notes: Sequence[str] = ()
 
 
@@ -335,6 +336,8 @@ GATES: Sequence[Gate[StepContext]] = (
 """The gates of a step's calls."""
 GATES_OF_LOOKS: Sequence[Gate[CallContext]] = (require_tool, keep_to_paths, ask_hooks, keep_to_budget)
 """The gates of planning's reads, for which nobody is asked."""
+GATES_OF_CHECKS: Sequence[Gate[CallContext]] = (keep_to_paths, ask_hooks)
+"""The gates of the runtime's own reads: checks, repeated reads, those of the judge. Their caller checks the budget."""
 
 
 async def rule(call: Call, context: C, gates: Sequence[Gate[C]]) -> Ruling:
