@@ -254,7 +254,7 @@ class Worker:
             await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Return the threads of dead workers to the queue, which are running without a lock; wake the notifier."""
+        """Return to the queue the threads that dead workers left: they run without a lock. Wake the notifier."""
         if self._notifier:
             self._notifier.wake()
         now = asyncio.get_running_loop().time()
