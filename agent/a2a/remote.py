@@ -156,7 +156,7 @@ class RemoteAgent:
                         client, handoff, connection, messages
                     )
                     if isinstance(task, str):
-                        return Report(task, said=[AIMessage(task)])
+                        return Report(task, messages=[AIMessage(task)])
                     while state_of(task) in UNDER_WAY:
                         await asyncio.sleep(self.poll)
                         task = await self._poll_task(client, task.id)
@@ -168,12 +168,12 @@ class RemoteAgent:
                         await self._write_note(handoff, connection, asking)
                     return self._report(task, messages)
             except ConfigError as error:
-                return Report(failed=str(error))
+                return Report(failure=str(error))
             except _connection_errors() as error:
                 why, refused = self._refusal(error), isinstance(error, _refusals())
             sent = await self._read_note(handoff, connection) is not None
             if not sent and (refused or not handoff.answers):
-                return Report(failed=why)
+                return Report(failure=why)
             if not await connection.wait_to_retry():
                 if handoff.answers:
                     return Report(unreached=why)
@@ -196,7 +196,7 @@ class RemoteAgent:
         if state_of(task) == "CANCELED":
             raise Unfinished(f"The task of the agent at {self.url} was cancelled in the middle.")
         report = self._report(task, ())
-        return None if report.failed else report
+        return None if report.failure else report
 
     # The agent's card ----------------------------------------------------------------------------------------
 
@@ -352,14 +352,14 @@ class RemoteAgent:
             artifacts = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
             texts = [last_message(task), status_text] if self._is_langgraph else [status_text, last_message(task)]
             text = next(filter(None, (artifacts, *texts)), "")
-            return Report(text, said=[*(one for one in messages if one.text != text), AIMessage(text)])
+            return Report(text, messages=[*(one for one in messages if one.text != text), AIMessage(text)])
         if state == "INPUT_REQUIRED":
-            return Report(asks=questions_in(task), said=messages)
+            return Report(asks=questions_in(task), messages=messages)
         if state == "AUTH_REQUIRED":
             why = status_text or "no reason given"
-            return Report(failed=f"The agent at {self.url} requires authentication: {why}. {CREDENTIALS_HINT}")
+            return Report(failure=f"The agent at {self.url} requires authentication: {why}. {CREDENTIALS_HINT}")
         why = (last_message(task) if self._is_langgraph else "") or status_text or "no reason given"
-        return Report(failed=f"The agent at {self.url} ended the task as {state.lower()}: {why}")
+        return Report(failure=f"The agent at {self.url} ended the task as {state.lower()}: {why}")
 
     def _refusal(self, error: Exception) -> str:
         problem = f"{type(error).__name__}: {error}"[:1000]

@@ -331,8 +331,8 @@ class _RecordedExecutor:
 
     async def invoke(self, graph_input: Json, config: RunnableConfig) -> Json:
         report = self._report(config)
-        if report.failed:
-            raise ToolException(report.failed)
+        if report.failure:
+            raise ToolException(report.failure)
         pauses = [Interrupt(value, id=id) for id, value in report.asks]
         return {"__interrupt__": pauses} if pauses else {"messages": [AIMessage(report.output)]}
 
@@ -343,10 +343,10 @@ class _RecordedExecutor:
         row = self.request.result(id, self.name, None)
         if row is None:
             self.request.differences.append(f"the executor {self.name} gets a step, which was not recorded")
-            return Report(failed="not recorded")
+            return Report(failure="not recorded")
         if row.get("unknown"):
             raise _unanswered(row)
-        return Report(output=row["text"]) if row["ok"] else Report(failed=row["text"])
+        return Report(output=row["text"]) if row["ok"] else Report(failure=row["text"])
 
     async def lookup(self, handoff: Handoff) -> Report | None:
         return None

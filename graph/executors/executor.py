@@ -74,9 +74,9 @@ class Report:
     """The output, of any type; its text becomes the observation."""
     asks: Sequence[tuple[str, Any]] = ()
     """Id and value of each question, if the executor cannot continue without answers."""
-    said: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage] = ()
     """The executor's messages since the brief."""
-    failed: str = ""
+    failure: str = ""
     """Why it failed: the executor reported a failure, or the work never reached it."""
     unreached: str = ""
     """Why answers did not reach the executor; they are sent again."""

@@ -145,7 +145,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         return None
 
     async def _rehearse(self) -> bool:
-        """Put the changes that a program would make next behind its first call; return whether there are any."""
+        """Put the changes that the first call's program would make next behind it; return whether there are any."""
         return False
 
     async def run(self) -> Change:
@@ -178,7 +178,7 @@ class Calls(CallContext, ABC, Generic[Change]):
             if isinstance(outcomes, UnknownEffect):
                 return await self._halt(outcomes)
             waiting = [await self._record(call, number, outcomes[number]) for number, (call, _) in group.items()]
-            for number, (call, _) in group.items():
+            for number, (call, _) in group.items():  # after all results, which have their numbers already
                 await self._record_notes(call, outcomes[number].notes)
             seconds = max(outcome.seconds for outcome in outcomes.values())
             self.spent = add(self.spent, {"active_seconds": seconds})
@@ -191,8 +191,8 @@ class Calls(CallContext, ABC, Generic[Change]):
         room = self.amounts_left().get("tool_calls", len(self.calls))
         for call in self.calls:
             key, tool = call_key(call["name"], call["args"]), self.tools.get(call["name"])
-            reads = tool is not None and tool.effect == "read"
-            if not reads or key in keys or len(keys) >= room or open_question(call):
+            is_read = tool is not None and tool.effect == "read"
+            if not is_read or key in keys or len(keys) >= room or open_question(call):
                 break
             keys.add(key)
         return self.calls[: max(len(keys), 1)]

@@ -175,9 +175,9 @@ class ExecutorAsTool:
         with set_config_context(isolated) as context:
             report = await asyncio.create_task(self._report(replace(handoff, config=isolated)), context=context)
         if meter := meter_of(isolated):
-            meter.charge_reported(report.said)
-        if report.failed:
-            raise ToolException(report.failed)
+            meter.charge_reported(report.messages)
+        if report.failure:
+            raise ToolException(report.failure)
         position = self.call.get("position", 0)
         if report.unreached:  # under the same position the handoff finds an answer that did arrive after all
             repeated = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
@@ -185,7 +185,7 @@ class ExecutorAsTool:
         if report.asks:
             asks = [conceal_ask(ask, self.secrets) for ask in asks_of(report.asks)]
             return "It asks.", {"asks": asks, "answers": [], "first": handoff.first, "position": position + 1}
-        return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
+        return report.output, {"transcript": transcript(report.messages)} if len(report.messages) > 1 else {}
 
     async def _report(self, handoff: Handoff) -> Report:
         if self.executor.graph is not None:
@@ -198,7 +198,7 @@ class ExecutorAsTool:
         output = await work(handoff.brief) if is_async(work) else await run_in_thread(partial(work, handoff.brief))
         output = await output if inspect.isawaitable(output) else output
         messages = [output] if isinstance(output, AIMessage) else []
-        return Report(nested.output_of(output, messages), said=messages)
+        return Report(nested.output_of(output, messages), messages=messages)
 
 
 def _without_checkpoints(config: RunnableConfig) -> RunnableConfig:

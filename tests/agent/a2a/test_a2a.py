@@ -225,7 +225,7 @@ async def test_cards_are_remembered_and_fetched_anew(tmp_path: Path) -> None:
     library.stop()
     assert await agent.card() == first
     for gone in (agent, RemoteAgent("http://127.0.0.1:14031")):  # whatever digits its address has
-        assert "could not be reached" in (await gone.work(Handoff("x", "k", "k", "lib", "t", ""))).failed
+        assert "could not be reached" in (await gone.work(Handoff("x", "k", "k", "lib", "t", ""))).failure
 
 
 async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path: Path) -> None:
@@ -235,15 +235,15 @@ async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path
     try:
         handoff = Handoff("find", "k", "k", "lib", "t2", "", tell=str)
         refused = await RemoteAgent(library.url).work(handoff)
-        assert "requires authentication" in refused.failed
-        assert "headers=" in refused.failed
+        assert "requires authentication" in refused.failure
+        assert "headers=" in refused.failure
         known = RemoteAgent(library.url, headers={"Authorization": "Bearer key"})
         assert (await known.work(handoff)).output == "three papers, request 1"
         assert "key" not in repr(known)
     finally:
         locked.unlink()
     elsewhere = RemoteAgent(library.url.replace("127.0.0.1", "localhost"), headers={"Authorization": "Bearer key"})
-    assert "names another host" in (await elsewhere.work(handoff)).failed
+    assert "names another host" in (await elsewhere.work(handoff)).failure
 
 
 def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
