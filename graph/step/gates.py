@@ -359,7 +359,7 @@ def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.
 
 
 def _approval_reason(call: Call, context: StepContext) -> Reason | None:
-    """Return why a person must approve the call; `new` applies only if it has targets unknown to people."""
+    """Return why a person must approve the call; None if nobody must. `new`: only if an argument has no source."""
     approvals, delegated = context.settings.approvals, call.get("delegated")
     tool = context.tools.get(call["name"])
     if tool is None or decision_on(call) != "undecided":
@@ -367,7 +367,7 @@ def _approval_reason(call: Call, context: StepContext) -> Reason | None:
     if approvals == "each" and (delegated or tool.effect != "read"):
         return "each"
     if delegated or approvals == "never" or tool.effect == "read":
-        return None  # The approved plan names the executor.
+        return None  # of a delegated call, the approved plan names the executor
     if call["name"] not in context.state["granted_tools"]:
         return "unlisted"
     if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":

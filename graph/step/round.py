@@ -86,13 +86,8 @@ class StepRound(StepWork):
     voice: Voice = field(kw_only=True)
     rounds: Sequence[AnyMessage] = field(kw_only=True)
     """The rounds so far, as the model is shown them."""
-    shown_controls: Sequence[str] = ()
-    """The control tools that the model is shown."""
-
-    @property
-    def offered(self) -> Sequence[str]:
-        """The control tools that a correction names."""
-        return self.shown_controls
+    offered: Sequence[str] = ()
+    """The control tools that the model is shown, and that a correction names."""
 
     async def run(self) -> Step:
         """Make the round, and return its update."""
@@ -120,7 +115,7 @@ class StepRound(StepWork):
         return super().give_up(reason, messages, code or (MALFORMED if called and called <= {*CLAIMS} else ""))
 
     async def question(self) -> Question:
-        """Return the request: instructions, tools, the brief, the rounds. It repeats the last one and adds to it."""
+        """Return the request: instructions, tools, the brief, the rounds. It begins with the messages of the last one."""
         state, step, settings, amounts = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
         controls = (*EXECUTE, PROGRAM) if settings.programs and offer.bound else EXECUTE
@@ -129,7 +124,7 @@ class StepRound(StepWork):
         offered = [name for name in self.legal if name != "finish_task" and (can_recall or name != "recall")]
         if not state["last"]:  # in the last step finish_task is legal, but not offered: it equals finish_step (K1)
             offered.append("finish_task")
-        self.shown_controls = offered
+        self.offered = offered
         tools = offer.definitions(offered, self.tools, answers=self.record["answers"])
         executor, attached = step.get("executor"), state["attachments"]
         executor_profile = self.deps.executors[executor].profile if executor else ""
