@@ -47,8 +47,8 @@ DECLARING = ("effect", "readOnlyHint", "idempotentHint", "destructiveHint")
 """The metadata by which a tool's effect is known."""
 MOST_PATTERNS = 8
 _FIRST_WORD = re.compile(r"[^_.-]*?(?:[_.-]+|(?<=[a-z])(?=[A-Z])|$)", re.DOTALL)
-TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
-"""The goal with which `doctor` tries the model."""
+TRIAL: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
+"""The settings of the run with which `doctor` tries the model."""
 
 
 def print_version() -> int:
@@ -185,7 +185,7 @@ async def _model(config: Config) -> Finding:
     try:
         async with Agent(config.model, storage="memory:", options=AgentOptions(config=config)) as agent:
             agent.models("triage")
-            run = await agent.start("Say hello.", settings=TRY)
+            run = await agent.start("Say hello.", settings=TRIAL)
     except DoneWhenError as error:
         return Finding("model", "broken", str(error))
     if run.outcome and run.outcome["code"] == "model_error":

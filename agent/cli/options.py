@@ -120,8 +120,8 @@ class OutputOptions:
     """Ask nothing, and stop after one request."""
 
 
-def absolute(path: Path) -> str:
-    """Return the folder of --dir. Raises ConfigError if it does not exist."""
+def resolve_folder(path: Path) -> str:
+    """Return the absolute path of a folder. Raises ConfigError if it does not exist."""
     if not path.is_dir():
         raise ConfigError(f"--dir {str(path)!r} is not a folder")
     return str(path.resolve())
@@ -152,7 +152,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(
-        absolute(request.folder), model, [*request.commands], mcp, settings, request.trust_skills, request.box,
+        resolve_folder(request.folder), model, [*request.commands], mcp, settings, request.trust_skills, request.box,
         request.network,
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def read_values(assignments: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value for key, _, value in pairs}
 
 
-def with_set(options: Mapping[str, Any], assignments: Mapping[str, str]) -> dict[str, Any]:
+def add_assignments(options: Mapping[str, Any], assignments: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of options with those of `--set NAME=VALUE` added; values are JSON, or else texts.
 
     `NAME` may be a field of a setting, such as `profile.role`. Raises ConfigError for a name that no setting has.
@@ -221,8 +221,8 @@ def read_attachment(path: Path) -> dict[str, Any]:
     mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     kind = mime.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "file"
-    named = {"filename": path.name} if kind == "file" else {}
-    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **named}
+    filename = {"filename": path.name} if kind == "file" else {}
+    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **filename}
 
 
 def _limits(texts: Sequence[str]) -> Iterator[tuple[str, float]]:

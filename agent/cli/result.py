@@ -120,10 +120,10 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | Non
     """Return the command line that continues a thread, or None; it names a `storage` given on the command line."""
     if storage == MEMORY:
         return None
-    called = sys.argv[0]
-    by_path = called.endswith("donewhen") and not shutil.which("donewhen")
-    near = os.path.relpath(called) if by_path else "donewhen"
-    program = os.path.abspath(called) if near.startswith("..") else near
+    command = sys.argv[0]
+    by_path = command.endswith("donewhen") and not shutil.which("donewhen")
+    near = os.path.relpath(command) if by_path else "donewhen"
+    program = os.path.abspath(command) if near.startswith("..") else near
     words = [program, "resume", short_id(thread_id), *(["--storage", storage] if storage else []), *answer]
     return shlex.join(words).replace("'…'", '"…"')
 
@@ -159,8 +159,8 @@ def run_object(run: Run, storage: str | None) -> dict[str, Any]:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, on one line."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    written = json.dumps(value, ensure_ascii=not unicode, default=str)
-    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", written) + "\n")
+    line = json.dumps(value, ensure_ascii=not unicode, default=str)
+    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line) + "\n")
     sys.stdout.flush()
 
 
@@ -309,9 +309,9 @@ def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[
         yield f"    {terminal.marks['arrow']} {terminal.shorten(str(row['result']), 200)}", ""
     if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
         yield f"    {say(terminal.language, 'show', 'silent', rounds=row['silent_rounds'])}", "yellow"
-    for made in row.get("repeated") or []:
-        call = terminal.shorten(call_text(made), 100)
-        yield f"    {say(terminal.language, 'show', 'repeated', call=call, times=made['times'])}", "yellow"
+    for repeated in row.get("repeated") or []:
+        call = terminal.shorten(call_text(repeated), 100)
+        yield f"    {say(terminal.language, 'show', 'repeated', call=call, times=repeated['times'])}", "yellow"
     for item in row.get("criteria") or []:
         verdict = verdicts["failed_verdict" if item["verdict"] == "failed" else item["verdict"]]
         yield f"    {verdict}: {item['text']}", "" if item["verdict"] in GOOD else "yellow"

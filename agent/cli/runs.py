@@ -18,11 +18,11 @@ from donewhen.agent.cli.options import (
     Choices,
     OutputOptions,
     RunOptions,
-    absolute,
+    add_assignments,
     read_attachment,
     read_choices,
     read_stdin,
-    with_set,
+    resolve_folder,
 )
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
@@ -47,13 +47,13 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
 
 
 def _notify(run: TerminalRun) -> Notify | None:
-    """Return the webhook of the environment; with --yes it is not told of plans, which are approved at once."""
+    """Return the webhook of the environment; with --yes it hears nothing of plans, which are approved at once."""
     config = run.output.view.config
     if (hook := notify_of(config)) is None or not run.output.yes:
         return hook
 
     async def tell(event: Json) -> None:
-        kinds = {asked["kind"] for asked in event["data"].get("questions", ())}
+        kinds = {question["kind"] for question in event["data"].get("questions", ())}
         if event["subject"] != run.progress.thread_id or kinds != {"plan"}:
             await hook(event)
 
@@ -62,8 +62,8 @@ def _notify(run: TerminalRun) -> Notify | None:
 
 def _terminal_run(output: OutputOptions, terminal: Terminal, choices: Choices) -> TerminalRun:
     """Return a run at this terminal; where a person sees its answer, they may give the next goal."""
-    asks_on = terminal.answers_here and terminal.interactive and not output.yes
-    return TerminalRun(terminal, output, asdict(choices) if asks_on else None)
+    takes_next_goal = terminal.answers_here and terminal.interactive and not output.yes
+    return TerminalRun(terminal, output, asdict(choices) if takes_next_goal else None)
 
 
 def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
@@ -92,12 +92,12 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.view.config
     if request.parameters and not request.template:
-        request = replace(request, settings=with_set(request.settings, request.parameters), parameters={})
+        request = replace(request, settings=add_assignments(request.settings, request.parameters), parameters={})
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]
-    unasked = output.yes or request.settings.get("confirm") == "never"
-    choices = read_choices(request, config, unattended=unasked and not terminal.interactive)
+    needs_nobody = output.yes or request.settings.get("confirm") == "never"
+    choices = read_choices(request, config, unattended=needs_nobody and not terminal.interactive)
     thread = _conversation(request, output.view)
     if not output.quiet:
         _say_demo(terminal, choices, config)
@@ -148,7 +148,7 @@ def resume_thread(
         return _submit(output.view, info.queue or QUEUE, submit)
 
     choices = Choices.read(info.metadata, f"thread {info.thread_id}")
-    choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
+    choices = replace(choices, model=model or choices.model, dir=resolve_folder(dir) if dir else choices.dir)
     terminal = _terminal(output, choices.settings)
     terminal_run = _terminal_run(output, terminal, choices)
 

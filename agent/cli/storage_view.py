@@ -18,8 +18,8 @@ from donewhen.agent.work.thread_rows import list_threads
 from donewhen.clients import DEMO
 from donewhen.types import ThreadInfo
 
-Told = TypeVar("Told")
-SEVERAL = 6
+Result = TypeVar("Result")
+MOST_MATCHES = 6
 """The most threads that are listed if an id prefix is ambiguous."""
 
 
@@ -48,18 +48,18 @@ class StorageView:
         """Return the storage to name in a command that continues a run; memory if none can."""
         return self.storage if self.location.engine.shared else MEMORY
 
-    def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
+    def ask(self, question: Callable[[Agent], Coroutine[Any, Any, Result]]) -> Result:
         """Return the result of a question to an agent without tools, whose model is never called."""
 
-        async def open_and_ask() -> Told:
+        async def open_and_ask() -> Result:
             async with Agent(DEMO, storage=self.config.storage, options=AgentOptions(config=self.config)) as agent:
-                return await ask(agent)
+                return await question(agent)
 
         return asyncio.run(open_and_ask())
 
-    def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
+    def look(self, question: Callable[[Agent], Coroutine[Any, Any, Result]]) -> Result | None:
         """Do the same as `ask`, but return None if there is no database yet: reading must not create one."""
-        return self.ask(ask) if self.readable() else None
+        return self.ask(question) if self.readable() else None
 
     def exists(self) -> bool:
         """Return whether there is a database."""
@@ -77,8 +77,8 @@ class StorageView:
             raise UnknownThread("the thread id is empty; `donewhen threads` lists all")
 
         async def find() -> list[ThreadInfo]:
-            opened = open_storage(self.config.storage, key=self.config.key)
-            return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread or "")
+            storage = open_storage(self.config.storage, key=self.config.key)
+            return await list_threads(storage, MOST_MATCHES if thread else 1, status=states, prefix=thread or "")
 
         if not self.readable():
             named = f"there is no thread {thread!r}: " if thread else ""
@@ -89,14 +89,9 @@ class StorageView:
         if len(threads) > 1:
             raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in threads[:5])}")
         if not threads:
-            none = (
-                f"there is no thread {thread!r}"
-                if thread
-                else "no run waits or was cut off"
-                if states
-                else "nothing was run yet"
-            )
-            raise UnknownThread(f"{none}; `donewhen threads` lists all")
+            problem = "no run waits or was cut off" if states else "nothing was run yet"
+            problem = f"there is no thread {thread!r}" if thread else problem
+            raise UnknownThread(f"{problem}; `donewhen threads` lists all")
         return threads[0]
 
     def finish(self, row: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:

@@ -26,10 +26,10 @@ from donewhen.errors import PlanError
 from donewhen.types import Pause, RunStream
 from donewhen.workspace import WORKSPACE_TOOLS
 
-PATIENCE = 10.0
+STOP_SECONDS = 10.0
 """Seconds that current work has to end before it is cut off; a second signal cuts it off at once."""
-AGAIN = 0.3
-"""Seconds after which work that was cut off and still waits is cut off again."""
+CUT_AGAIN_SECONDS = 0.3
+"""Seconds after which work that goes on after a second signal is cut off once more."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CONFINED = frozenset(WORKSPACE_TOOLS) - {"run_command"}
 """Tools that cannot leave the folder; no MCP server may use their names. `--yes` approves only their calls."""
@@ -49,8 +49,9 @@ class TerminalRun:
     """The metadata of further requests on the thread; None if there will be none."""
     progress: Progress = field(default_factory=Progress)
     drafts: dict[str, str] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
     """Unsent edits of plans, by the pause's id."""
+    seen: set[str] = field(default_factory=set)
+    """The ids of the plans that were shown."""
     agent: Agent = field(init=False)
     stopping: "Stopping" = field(init=False)
 
@@ -77,9 +78,9 @@ class TerminalRun:
                 return self._report_interrupt(Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
             except DoneWhenError:
                 if self.progress.started:
-                    if self._resume():
+                    if self._resume_command():
                         self.terminal.line(self.terminal.say("kept"))
-                    self.terminal.line(self._go_on(), whole=True)
+                    self.terminal.line(self._how_to_go_on(), whole=True)
                 raise
             finally:
                 runner.run(stack.aclose())
@@ -150,10 +151,8 @@ class TerminalRun:
         """Return answers by id to the open questions; None if nobody answers now."""
         if run.status != "waiting":
             return None
-        if self.output.yes and (
-            agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if _is_agreed(pause)}
-        ):
-            return agreed
+        if self.output.yes and (approved := [pause["id"] for pause in run.pending if _is_approved_by_yes(pause)]):
+            return {id: {"type": "approve"} for id in approved}
         if not self.terminal.interactive:
             return None
         self._discard_typed()
@@ -178,18 +177,18 @@ class TerminalRun:
 
     def _discard_typed(self) -> None:
         """Discard what was typed while the run worked, so that it is no answer and no next goal; say so."""
-        if self.terminal.discard_typed() and (steer := self._resume("--steer", "…")):
+        if self.terminal.discard_typed() and (steer := self._resume_command("--steer", "…")):
             self.terminal.line(self.terminal.say("unread", command=steer), "dim", whole=True)
 
     # Stopping --------------------------------------------------------------------------------------------------------
 
-    def _resume(self, *answer: str) -> str | None:
-        """Return the command that continues the run, if one can."""
+    def _resume_command(self, *answer: str) -> str | None:
+        """Return the command that continues the run; None if none can."""
         return resume_words(self.progress.thread_id, self.output.view.storage_option, *answer)
 
-    def _go_on(self) -> str:
-        """Return how to continue, in words."""
-        return next_text(self.terminal, "go_on_with", self._resume())
+    def _how_to_go_on(self) -> str:
+        """Return in words how to continue."""
+        return next_text(self.terminal, "go_on_with", self._resume_command())
 
     def _say_stopping(self) -> None:
         """Say that the run will stop, below the line where the terminal shows the key."""
@@ -202,8 +201,8 @@ class TerminalRun:
             terminal.line(terminal.say("not_started"), "yellow")
             return code
         terminal.line(terminal.say("terminated" if code is Exit.TERMINATED else "interrupted"), "yellow")
-        terminal.line(self._go_on(), "yellow", whole=True)
-        self.output.view.finish({"thread_id": thread_id, "status": "running", "resume": self._resume()})
+        terminal.line(self._how_to_go_on(), "yellow", whole=True)
+        self.output.view.finish({"thread_id": thread_id, "status": "running", "resume": self._resume_command()})
         return code
 
 
@@ -218,8 +217,8 @@ def mute_log(log: str) -> Iterator[None]:
         logger.disabled = False
 
 
-def _is_agreed(pause: Pause) -> bool:
-    """Return whether --yes answers a pause; not if its answer was refused before."""
+def _is_approved_by_yes(pause: Pause) -> bool:
+    """Return whether --yes approves what a pause asks about; not if that answer was refused before."""
     if pause.get("problem"):
         return False
     return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
@@ -247,36 +246,38 @@ class Stopping:
         """Asks the agent to stop at a clean point; without it, work is cut off at once."""
         self._runner = runner
         self._say = say
-        self._came: list[int] = []
+        self._signals: list[int] = []
+        """Those that came, in order."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._before: dict[int, Any] = {}
+        self._handlers: dict[int, Any] = {}
+        """The handlers that these signals had before."""
 
     @property
     def is_asked(self) -> bool:
         """Return whether the command was asked to end."""
-        return bool(self._came)
+        return bool(self._signals)
 
     def error(self) -> KeyboardInterrupt:
         """Return the exception that ends the command."""
-        return Terminated() if signal.SIGTERM in self._came else KeyboardInterrupt()
+        return Terminated() if signal.SIGTERM in self._signals else KeyboardInterrupt()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+            self._handlers = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine to its end, which may come early. Raises `error` if it had to be cut off."""
+        """Run a coroutine to its end. Raises `error` if it had to be cut off."""
         self._loop = self._runner.get_loop()
         try:
             return self._runner.run(self._remember(work))
         except asyncio.CancelledError:
-            if self._came:
+            if self._signals:
                 raise self.error() from None
             raise
         finally:
@@ -287,10 +288,10 @@ class Stopping:
         return await work
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._came.append(number)
-        if self._loop is None or len(self._came) > len(SIGNALS):
+        self._signals.append(number)
+        if self._loop is None or len(self._signals) > len(SIGNALS):
             raise self.error()
-        self._loop.call_soon_threadsafe(self._stop, len(self._came) > 1)
+        self._loop.call_soon_threadsafe(self._stop, len(self._signals) > 1)
 
     def _stop(self, again: bool) -> None:
         """Ask the run to stop, in the loop; cut it off later, or on a second request."""
@@ -298,9 +299,9 @@ class Stopping:
             self.drain()
         if self._loop is None or self._task is None:
             return  # it ended meanwhile
-        waits = self.drain is not None and not again
-        if waits:
+        may_end = self.drain is not None and not again
+        if may_end:
             self._say()
-        self._loop.call_later(PATIENCE if waits else 0.0, self._task.cancel)
+        self._loop.call_later(STOP_SECONDS if may_end else 0.0, self._task.cancel)
         if again:
-            self._loop.call_later(AGAIN, self._task.cancel)
+            self._loop.call_later(CUT_AGAIN_SECONDS, self._task.cancel)

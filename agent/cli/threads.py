@@ -37,8 +37,6 @@ from donewhen.types import Page, ThreadInfo, UndoneChange
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """The names, for people, of the keys under `background` in a receipt."""
-
-
 CUT_OFF = "interrupted"
 """The status, in lists, of a run whose process ended; its row has `running`."""
 STATES = (*get_args(RunStatus), CUT_OFF)
@@ -53,7 +51,7 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], lim
         raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(STATES)}")
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
-        stored = ["running" if each == CUT_OFF else each for each in status]  # which of them is not stored
+        stored = ["running" if each == CUT_OFF else each for each in status]  # whether it is cut off is not stored
         infos = await agent.threads(limit, owner=owner, status=stored)
         async with agent.storage.reader() as (_, store):
             left = await store.threads.count(owner=owner, status=stored) - len(infos) if len(infos) == limit else 0
@@ -106,12 +104,12 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
     terminal.line(speak("show", "status", status=f"{status}{reason}"))
     if run.receipt and (texts := proof_texts(run.receipt, terminal)):
         terminal.line(f" {terminal.marks['dot']} ".join(texts))
-    for chosen in run.receipt.get("modes", ()) if run.receipt else ():
-        terminal.line(mode_text(chosen, terminal))
+    for mode in run.receipt.get("modes", ()) if run.receipt else ():
+        terminal.line(mode_text(mode, terminal))
     for text, style in _steps(run, terminal):
         terminal.line(text, style)
-    for asked in run.receipt["questions"] if run.receipt else ():
-        terminal.line(*_question_line(asked, terminal))
+    for question in run.receipt["questions"] if run.receipt else ():
+        terminal.line(*_question_line(question, terminal))
     if background := run.receipt.get("background") if run.receipt else ():
         names = ", ".join(BACKGROUND.get(name, name) for name in background)
         terminal.line(speak("page", "background", names=names))
@@ -146,9 +144,9 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
     """Return a question and its answer; unanswered ones are highlighted."""
     question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
-        assumed = shorten(str(row.get("assumption") or ""), 100)
+        assumption = shorten(str(row.get("assumption") or ""), 100)
         words = say(terminal.language, "summary", "assumed", question=question)
-        return f"? {words}{f' – {assumed}' if assumed else ''}", "yellow"
+        return f"? {words}{f' – {assumption}' if assumption else ''}", "yellow"
     if row["by"] == "user":
         return f"? {question}  {answer}", ""
     return f"? {say(terminal.language, 'summary', 'by_default', question=question)} – {answer}", "yellow"
@@ -192,8 +190,8 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
     for row in rows:
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
-        asked, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
-        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {'  –  '.join(filter(None, (goal, asked)))}")
+        question, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
+        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {'  –  '.join(filter(None, (goal, question)))}")
     shown = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
     ended = view.finish(shown, lines, "Nothing waits for anybody.")
     for thread, problem in rows.damaged.items() if not view.json else ():
@@ -294,14 +292,13 @@ def verify_receipt_file(view: StorageView, file: Path, key: str | None) -> int:
     from donewhen.receipts import verify_receipt
 
     try:
-        checked = verify_receipt(file.read_bytes(), key)
+        verification = verify_receipt(file.read_bytes(), key)
     except OSError as error:
         raise ConfigError(f"{str(file)!r} cannot be read: {error.strerror}") from None
-    signed = f"signed with {checked.key}" if checked.key else "not signed, so anybody can have made it"
-    view.finish(
-        checked.to_dict(), [f"{checked.lines} lines, as they were written; {signed}" if checked.ok else checked.problem]
-    )
-    return Exit.COMPLETED if checked.ok else Exit.FAILED
+    signed = f"signed with {verification.key}" if verification.key else "not signed, so anybody can have made it"
+    text = f"{verification.lines} lines, as they were written; {signed}" if verification.ok else verification.problem
+    view.finish(verification.to_dict(), [text])
+    return Exit.COMPLETED if verification.ok else Exit.FAILED
 
 
 def prune_threads(view: StorageView, older: str) -> Exit:
@@ -310,5 +307,5 @@ def prune_threads(view: StorageView, older: str) -> Exit:
     if match is None:
         raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
     age = timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
-    gone = view.look(lambda agent: agent.prune(age)) or []
-    return view.finish({"deleted": gone}, [f"{len(gone)} threads deleted"])
+    deleted = view.look(lambda agent: agent.prune(age)) or []
+    return view.finish({"deleted": deleted}, [f"{len(deleted)} threads deleted"])

@@ -10,9 +10,7 @@ from typing import Self
 
 from donewhen import Agent, ConfigError
 from donewhen.agent.cli.options import Choices
-from donewhen.agent.cli.result import (
-    Exit,
-)
+from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.runs import QUEUE, open_agent
 from donewhen.agent.cli.screen.terminal import open_terminal
 from donewhen.agent.cli.storage_view import StorageView
@@ -44,12 +42,12 @@ def run_worker(view: StorageView, *, concurrency: int) -> Exit:
                 report=lambda thread, event: terminal.line(f"{thread}: {event}"),
                 notifier=Notifier(storage, QUEUE, notify, config.secrets) if notify else None,
             )
-            loop, came = asyncio.get_running_loop(), list[int]()
+            loop, signals = asyncio.get_running_loop(), list[int]()
             task = asyncio.ensure_future(worker.run())
 
             def stop(number: int) -> None:
-                came.append(number)
-                if len(came) == 1:
+                signals.append(number)
+                if len(signals) == 1:
                     terminal.line("Draining; once more stops at once.", "yellow")
                     worker.drain()
                 else:

@@ -33,21 +33,22 @@ FOLDED = 12
 
 
 def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fields: bool = True) -> RenderableType:
-    """Draw a pause: a plan or a call, and the numbered options. Of a plan that was `seen`, draw only newer words.
+    """Draw a pause: a plan or a call, and the numbered options.
 
-    Without `fields`, the fields of a form are left out, because they are asked one by one.
+    A plan that was `seen` is not drawn again, only what was said about it. Without `fields`, the fields of a form are
+    left out, because they are asked one by one.
     """
     if isinstance(pause, PlanPause):
-        spoken = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
-        spoken_parts: list[RenderableType] = [part for each in spoken for part in (AnswerText(str(each)), Text(""))]
-        asked = pause.closing_question()
+        texts = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
+        speech: list[RenderableType] = [part for each in texts for part in (AnswerText(str(each)), Text(""))]
+        question = pause.closing_question()
         if seen:
-            return Group(*spoken_parts, Text(clean(f"{terminal.texts('plan')['unchanged']} {asked}".strip())))
-        return Group(*spoken_parts, *([Text(clean(asked))] if asked else []), draw_plan(pause.dump(), terminal))
+            return Group(*speech, Text(clean(f"{terminal.texts('plan')['unchanged']} {question}".strip())))
+        return Group(*speech, *([Text(clean(question))] if question else []), draw_plan(pause.dump(), terminal))
     if isinstance(pause, CallPause):
-        marked = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
+        lines_of_ways = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
-        return Group(*parts, *([Text("")] if marked else []), *marked)
+        return Group(*parts, *([Text("")] if lines_of_ways else []), *lines_of_ways)
     rest = pause.question_text(choices=fields or not isinstance(pause, FormPause))[len(pause.wording()) :]
     lines = clean(rest).split("\n")[1:]
     return Group(AnswerText(pause.wording()), *(part for line in lines for part in terminal.wrap_line(line)))

@@ -15,11 +15,10 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
 from donewhen.clients import ANSWER, FINAL, add, say, shown_arguments
 
-TERMINAL = ("waiting", "outcome", "error")
+LAST_EVENTS = ("waiting", "outcome", "error")
+"""The types of the event that ends a stream."""
 REDRAWS = 8
 """Redraws per second."""
-SPOKEN = (None,)
-"""The kind of speech that is shown nowhere else: prose beside calls."""
 TAIL = 6
 """The lines of current speech that are redrawn."""
 
@@ -48,7 +47,7 @@ class Progress:
     spent: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     end: dict[str, Any] | None = None
-    """The terminal event."""
+    """The event that ended the last stream."""
     answer: Blocks = field(default_factory=Blocks)
     """The part of the answer that was shown as it came."""
 
@@ -62,7 +61,7 @@ class Progress:
     def apply(self, event: Mapping[str, Any]) -> None:
         """Apply one event; unknown types change nothing."""
         kind = event.get("type")
-        if kind in TERMINAL:
+        if kind in LAST_EVENTS:
             self.end = dict(event)
         elif kind == "started":
             self.thread_id, self.started, self.end = str(event.get("thread_id") or ""), True, None
@@ -139,7 +138,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
 
 class View:
-    """Shows a run from a start or an answer to the next terminal event. With `quiet` it only tracks the state."""
+    """Shows a run from a start or an answer to the end of its stream. With `quiet` it only keeps track of the state."""
 
     def __init__(self, terminal: Terminal, progress: Progress, *, quiet: bool = False) -> None:
         self.terminal: Terminal = terminal
@@ -174,13 +173,13 @@ class View:
         if kind == "speech" and event.get("answer"):
             if self.live and self.terminal.answers_here:  # elsewhere it is written whole in the end
                 self._show_answer(self.progress.answer.feed(str(event.get("text") or "")))
-        elif kind == "speech" and event.get("argument") in SPOKEN:  # the others are shown whole in their place
+        elif kind == "speech" and event.get("argument") is None:  # prose; an argument is shown whole in its place
             self._speak(event)
         elif kind == "speech_restarted":
             self.speech, self.speaker = "", None
             if event.get("argument") in (None, ANSWER):
                 self.progress.answer = Blocks()
-        elif kind not in (*TERMINAL, "speech", "spent", "charged"):
+        elif kind not in (*LAST_EVENTS, "speech", "spent", "charged"):
             self._finish_speech()
         for text, style in drawn:
             self.terminal.show(text) if style is None else self.terminal.line(str(text), style)
@@ -201,10 +200,10 @@ class View:
         elif kind == "observation":
             call = self.progress.call_of(event)
             room = terminal.width - len(f"  {event.get('id')}  {terminal.marks['arrow']} ")
-            made = terminal.shorten(call_text(call), room * 3 // 5)
-            text = terminal.shorten(str(event.get("text")), room - cell_len(made))
+            call_line = terminal.shorten(call_text(call), room * 3 // 5)
+            text = terminal.shorten(str(event.get("text")), room - cell_len(call_line))
             style = "dim" if event.get("ok") else "red"
-            yield f"  {event.get('id')} {made} {terminal.marks['arrow']} {text}", style
+            yield f"  {event.get('id')} {call_line} {terminal.marks['arrow']} {text}", style
             yield from ((drawn, None) for drawn in draw_changes(call, terminal, most=FOLDED))
         elif kind == "step_finished":
             status, row = str(event.get("status")), self.progress.rows.get(step)
