@@ -190,6 +190,18 @@ def test_targets_extras_and_files_that_pages_name_are_there() -> None:
             assert generated or (page.parent / link).exists(), f"{name_of(page)}: {link}"
 
 
+def test_what_the_page_of_the_architecture_names_is_in_the_code() -> None:
+    """Issue 40: a reader who follows a path finds each function, class, field and value that the page names."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Paths through the code")[2]
+    files = [path for floor in ("agent", "graph", "state") for path in (ROOT / floor).rglob("*.py")]
+    code = "\n".join(path.read_text("utf-8") for path in files if "testing" not in path.parts)
+    names = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z_][\w.]*)(?![\w./])", page)} - {"py"}
+    defined = re.findall(r"^ *(?:async def|def|class) (\w+)|^ *(\w+)(?::| =)|\"(\w+)\"", code, re.MULTILINE)
+    assert len(names) > 50
+    of_others = {"Command", "TypedDict", "URLS"}  # of LangGraph, of Python, of the tests
+    assert names - {name for each in defined for name in each} == of_others
+
+
 def test_the_reference_says_what_the_code_says() -> None:
     """Each public name, command, option, setting and event is on a page that is made from the code."""
     api, commands, settings, events = site.api(), site.commands(), site.settings(), site.events()

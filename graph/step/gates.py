@@ -173,8 +173,8 @@ class No:
 
     why: str
     unless_made: bool = False
-    """True if a known outcome of this very call counts all the same, as after a crash: for a gate that may have let the
-    call go before, because what it asks changes with time."""
+    """True if the outcome counts all the same where the call was made already, as before a crash. A gate that may say
+    something else later refuses so: it may have let the call go then."""
     notes: Sequence[str] = ()
 
 
