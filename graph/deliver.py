@@ -254,7 +254,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         status, code, reason = ("partial" if status == "completed" else status), "refused", refused
     row = delivery.draft["output"] or await delivery.output_row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
-    values["journal"] = [*(state.get("journal") or ()), *interjections.entries(), *context.noted]
+    values["journal"] = [*(state.get("journal") or ()), *interjections.entries(), *context.new_entries]
     looked, changed = was_looked_at(values), was_changed({**values, "audit": delivery.audit})
     status = status_of_words(status, code, delivery.audit, looked=looked, changed=changed)
     spent = context.spent
@@ -279,7 +279,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "steps": merge_records(steps, [shut]),
         "pending": None,
         "spent": spent,
-        "journal": [*interjections.entries(), *context.noted],
+        "journal": [*interjections.entries(), *context.new_entries],
         "todos": todos,
         **({"interjection_cursor": interjections.cursor} if interjections.heard_entries() else {}),
     }
@@ -364,12 +364,13 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     """Audit the answer; return the doubts to send back."""
     context, values = delivery.context, delivery.values
     verdicts = {id: record["verdicts"] for id, record in values["steps"].items()}
-    journal = [*(values.get("journal") or ()), *context.noted]
+    journal = [*(values.get("journal") or ()), *context.new_entries]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
-    subject, count = replace(subject, last_audit=delivery.audit_record), len(context.noted)
+    subject, count = replace(subject, last_audit=delivery.audit_record), len(context.new_entries)
     audit_row = await audit(context, subject)
-    delivery.audit, delivery.audit_record = dict(audit_row), audit_record(subject, audit_row, context.noted[count:])
+    delivery.audit = dict(audit_row)
+    delivery.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
     doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
@@ -410,7 +411,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     await _audit(delivery, written)
     audited, spent = delivery.audit or {}, add(state.get("spent"), context.spent)
     final = {**final, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
-    common: RunState = {"ending": ending, "journal": context.noted, "spent": context.spent}
+    common: RunState = {"ending": ending, "journal": context.new_entries, "spent": context.spent}
     emit(runtime, "spent", meter=final["meter"])
     if problem := reasons(audited, language) if audited["problem"] or audited.get("nobody") else "":
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
@@ -425,7 +426,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     reason = str(ending.get("reason", "")) if before["code"] in BY_AUDIT else before["reason"]
     status = "completed" if status == "answered" else status
     status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
-    seen: Json = {**values, "journal": [*(state.get("journal") or ()), *context.noted]}
+    seen: Json = {**values, "journal": [*(state.get("journal") or ()), *context.new_entries]}
     status = status_of_words(status, code, audited, looked=was_looked_at(seen), changed=final["changed"])
     rows = criteria_rows((values["plan"] or {}).get("done_when") or (), delivery.verdicts)
     level = "audited" if level == "grounded" else level

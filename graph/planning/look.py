@@ -77,9 +77,9 @@ class Looks(Calls[Planning]):
             "found_tools": [*before["found_tools"], *self.found_tools],
             "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
         }
-        looks = [entry for entry in self.noted if entry["source"] == "tool"]
+        looks = [entry for entry in self.new_entries if entry["source"] == "tool"]
         if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looks)):
             self._decline("submit_plan", plan["id"])
             after["sent_plan"] = None
         planning: PlanningRecord = {**self.planning["planning"], "work": after}
-        return {"planning": planning, "journal": self.noted, "transcript": self.results, "spent": self.spent}
+        return {"planning": planning, "journal": self.new_entries, "transcript": self.results, "spent": self.spent}

@@ -418,11 +418,11 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         subject = replace(subject, last_audit=round.record["last_audit"])
         audited = dict(await audit(context, subject))
         emit_charge(round.runtime, None, context.spent)
-        more = {"spent": context.spent, "journal": context.noted}
-        round.note(last_audit=audit_record(subject, cast("AuditRow", audited), context.noted))
+        more = {"spent": context.spent, "journal": context.new_entries}
+        round.note(last_audit=audit_record(subject, cast("AuditRow", audited), context.new_entries))
         if (doubts := doubts_to_send_back(audited)) and not round.was_corrected("answer"):
             update = send_correction(round.note_correction("answer"), message, [*doubts, ONLY_SHOWN])
-            return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
+            return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.new_entries}
     if await new_interjections(round.runtime, planning_cursor(state), IN_PLANNING):
         messages = [message, *reply_messages(message, SAID_MEANWHILE)]
         return {"planning": round.note(corrections=0).planning, "transcript": messages, **more}

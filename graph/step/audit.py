@@ -118,9 +118,9 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Journ
 async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
     """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
 
-    Its look-ups become observations in `context.noted`. Sentences that the last audit of the same work accepted are not
-    judged again unless something was changed or said since. If nothing at all is new, the last findings are returned
-    (V12). `reserve` are model calls kept for the end of the run, which an audit may use.
+    Its look-ups become observations in `context.new_entries`. Sentences that the last audit of the same work accepted
+    are not judged again unless something was changed or said since. If nothing at all is new, the last findings are
+    returned (V12). `reserve` are model calls kept for the end of the run, which an audit may use.
     """
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
@@ -196,9 +196,9 @@ class _Judge(Talk[AuditRow]):
         context, subject = self.context, self.subject
         may_look = self.lookups_left > 0
         self.legal, self.tools = (AUDIT, self.reads) if may_look else (AUDIT[:1], None)
-        controls = AUDIT if may_look and _may_be_cut(subject, context.noted) else AUDIT[:1]
+        controls = AUDIT if may_look and _may_be_cut(subject, context.new_entries) else AUDIT[:1]
         instead = {"audit": settling_audit_tool()} if self.unknown_changes else {}
-        entries = [*(subject.run.get("before") or ()), *subject.journal, *context.noted]
+        entries = [*(subject.run.get("before") or ()), *subject.journal, *context.new_entries]
         get_model = partial(self.deps.model, "judge", self.settings)
         return Question(
             "judge",
@@ -215,7 +215,7 @@ class _Judge(Talk[AuditRow]):
         """Return what is wrong with an audit; of a good one, the findings are kept."""
         if decision.kind != "audit":
             return []
-        later = _observed_after(self.unknown_changes, [*self.subject.journal, *self.context.noted])
+        later = _observed_after(self.unknown_changes, [*self.subject.journal, *self.context.new_entries])
         result = read_audit(decision.arguments, self.claims, later)
         if isinstance(result, list):
             return result
@@ -245,7 +245,7 @@ class _Judge(Talk[AuditRow]):
             return "Not made: all look-ups are used up. Decide by what you have seen."
         self.lookups_left -= 1
         if call["name"] == "recall":
-            entries, caller = [*context.caller.before, *self.subject.journal, *context.noted], context.caller
+            entries, caller = [*context.caller.before, *self.subject.journal, *context.new_entries], context.caller
             text, _ = await recall(call, entries, caller.texts, caller.fence, self.settings.observation_chars)
             return text
         if first_exhausted(context.amounts_left(), ("tool_calls",)):

@@ -274,7 +274,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         if entry["effect"] in WRITES and not call.get("delegated") and (rows := await self._source_rows(call)):
             entry["sources"] = rows
         entry = await self.caller.texts.put_entry(entry)
-        self.noted.append(entry)
+        self.new_entries.append(entry)
         emit_observation(self.runtime, entry)
         return None
 
@@ -282,7 +282,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         """Store the hooks' notes on a call, and show them beside its result."""
         for entry in await store_notes(self, self.observed + 1, notes):
             self.observed += 1
-            self.noted.append(entry)
+            self.new_entries.append(entry)
             if "program" in call:  # it is shown when the program ends
                 entry["program"] = call["program"]
                 continue
@@ -359,7 +359,7 @@ class StepCalls(Calls[Step], StepContext):
     def _update(self) -> Step:
         emit_charge(self.runtime, self.state["step"]["id"], self.spent)
         update: Step = {
-            "journal": self.noted,
+            "journal": self.new_entries,
             "transcript": self.results,
             "spent": self.spent,
             "files": self.files,
@@ -386,7 +386,7 @@ class StepCalls(Calls[Step], StepContext):
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record["then"]:
             after["then"] = None
-            of_calls = [entry for entry in self.noted if entry["source"] == "tool"]
+            of_calls = [entry for entry in self.new_entries if entry["source"] == "tool"]
             if of_calls and all(entry["ok"] and is_tool_call(entry) for entry in of_calls):
                 return {**update, "record": after, "decision": dict(claim)}
             self._decline(claim["kind"], claim["id"])
@@ -712,7 +712,7 @@ async def make_read_call(context: CallContext, name: str, arguments: Json) -> tu
 
     Whoever calls this checks before that the budget allows a tool call.
     """
-    number = context.observed + len(context.noted) + 1
+    number = context.observed + len(context.new_entries) + 1
     if (tool := context.tools.get(name)) is None or tool.effect != "read":
         return f"the check's tool {name} is not available as a read-only tool"
     call, id = Call(id="", name=name, args=arguments), f"{context.caller.id}.{number}"
@@ -727,5 +727,5 @@ async def make_read_call(context: CallContext, name: str, arguments: Json) -> tu
     context.spent = add(add(context.spent, outcome.spent), spent)
     entry = await context.caller.texts.put_entry(observe(context, call, id, outcome, "check"))
     emit_observation(context.runtime, entry)
-    context.noted += [entry, *await store_notes(context, number + 1, outcome.notes)]
+    context.new_entries += [entry, *await store_notes(context, number + 1, outcome.notes)]
     return entry, outcome

@@ -101,7 +101,7 @@ class CallContext:
     """Short keys of the writes made here whose outcome is known."""
     observed: int = 0
     """The number of observations before those made here; in `Calls`, including them."""
-    noted: list[JournalEntry] = field(default_factory=list)
+    new_entries: list[JournalEntry] = field(default_factory=list)
     """The observations made here."""
     calls: Sequence[Call] = ()
     """The calls that are still to be made, in order."""
@@ -134,7 +134,7 @@ class CallContext:
     @property
     def entries(self) -> list[JournalEntry]:
         """The observations that can be cited, oldest first, with those made here."""
-        return [*self.caller.known, *self.noted]
+        return [*self.caller.known, *self.new_entries]
 
 
 @dataclass

@@ -97,7 +97,7 @@ class ProgramCalls(StepCalls):
 
     def _update_before(self, first: Call) -> Step | None:
         """Return what a program saw and did until its next change, which depends on that; also once that is much."""
-        unsaved = len(self.noted)
+        unsaved = len(self.new_entries)
         if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._is_change(first))):
             return None
         progress: StepChange = {"calls": list(self.calls), "held": self.held, "observed": self.observed}
@@ -196,7 +196,7 @@ class ProgramCalls(StepCalls):
         self.spent = add(self.spent, {"active_seconds": outcomes[number].seconds})
         if await self._record(call, number, outcomes[number]) is not None:
             return None
-        entry = self.noted[-1]
+        entry = self.new_entries[-1]
         await self._record_notes(call, outcomes[number].notes)
         return await self.caller.texts.load(entry)
 
@@ -224,7 +224,7 @@ class ProgramCalls(StepCalls):
         self._show(program, "\n".join([self._render(entry, index), *notes]))
         self.learned = self.acted = True
         entry = await self.caller.texts.put_entry(entry)
-        self.noted.append(entry)
+        self.new_entries.append(entry)
         emit_observation(self.runtime, entry)
         self.ended = [*self._ended(), {"id": id, "code": program["args"]["code"]}] if box.id else []
 

@@ -219,7 +219,7 @@ def _hear_first(proof: StepProof) -> Step:
     context = proof.context
     record: StepRecord = {**proof.record, **_change(proof), "doubted": False}
     messages = [_answer(proof.claim, f"{SAID_MEANWHILE} {proof.note_on_result}".rstrip())]
-    common: Step = {"journal": context.noted, "spent": context.spent}
+    common: Step = {"journal": context.new_entries, "spent": context.spent}
     return {**common, "record": record, "transcript": messages, "decision": None}
 
 
@@ -257,7 +257,7 @@ async def _audit_result(proof: StepProof) -> list[str]:
     is_answer = proof.is_answer
     if not (for_judge or is_answer):
         return []
-    journal = [*context.caller.known, *await _load_heard(context), *context.noted]
+    journal = [*context.caller.known, *await _load_heard(context), *context.new_entries]
     if not for_judge and not is_audit_due(settings, state["run"], journal):
         return []
     id, result = state["step"]["id"], proof.scope.result
@@ -267,9 +267,9 @@ async def _audit_result(proof: StepProof) -> list[str]:
     verdicts = {**others, id: proof.rows}
     subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if is_answer else id)
     subject = replace(subject, last_audit=proof.record["judged"])
-    count = len(context.noted)
+    count = len(context.new_entries)
     audit_row = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if is_answer else 0)
-    proof.audit_record = audit_record(subject, audit_row, context.noted[count:])
+    proof.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
     why = reasons(audit_row)
     for number in for_judge:
         proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT, "by": "judge"}
@@ -297,7 +297,7 @@ def _change(proof: StepProof) -> StepChange:
     rejected = {verdict["criterion"] for verdict in proof.rejected()}
     standing = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in rejected}
     change: StepChange = {
-        "observed": proof.context.observed + len(proof.context.noted),
+        "observed": proof.context.observed + len(proof.context.new_entries),
         "claim": None,
         "draft": "" if proof.claim.get("planned") else proof.claim["arguments"]["result"],
         "verdicts": proof.rows,
@@ -338,7 +338,7 @@ def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], d
     is_decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # by a judge, if there is only doubt
     context, error_text, refusals = proof.context, "; ".join(problems), proof.record["refused"] + 1
     messages = [_answer(proof.claim, _correction(problems, then))]
-    common: Step = {"journal": context.noted, "spent": context.spent}
+    common: Step = {"journal": context.new_entries, "spent": context.spent}
     if is_only_form or (is_only_doubt and not is_decided) or proof.claim.get("planned"):
         # It does not count as an unusable reply either.
         emit(context.runtime, "correction", step=context.state["step"]["id"], text=error_text[:500])
@@ -362,7 +362,7 @@ def _ask_person(proof: StepProof, waiting: Pause) -> Step:
     change: StepChange = {**_change(proof), "status": "waiting", "waiting": waiting}
     messages = [_answer(proof.claim, READ_ON)]
     update = leave(context.state, context.runtime, change, messages, context.spent)
-    return {"journal": context.noted, "spent": context.spent, **update}
+    return {"journal": context.new_entries, "spent": context.spent, **update}
 
 
 def _leave_for_budget(proof: StepProof, used_up: str) -> Step:
@@ -372,7 +372,7 @@ def _leave_for_budget(proof: StepProof, used_up: str) -> Step:
     change: StepChange = {**_change(proof), "status": "ready", "code": ""}
     change["claim"] = {**proof.claim, "decided": verdicts, "needs": used_up}
     update = leave(context.state, context.runtime, change, (), context.spent)
-    return {"journal": context.noted, "spent": context.spent, **update}
+    return {"journal": context.new_entries, "spent": context.spent, **update}
 
 
 async def _accept(proof: StepProof) -> Step:
@@ -397,7 +397,7 @@ async def _accept(proof: StepProof) -> Step:
         change["unchanged"] = ""
     messages = [_answer(proof.claim, "Accepted.")]
     update = leave(state, context.runtime, change, messages, context.spent)
-    return {"journal": [*context.noted, entry], "spent": context.spent, **update}
+    return {"journal": [*context.new_entries, entry], "spent": context.spent, **update}
 
 
 async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:

@@ -115,7 +115,7 @@ class StepRound(StepWork):
         return super().give_up(reason, messages, code or (MALFORMED if called and called <= {*CLAIMS} else ""))
 
     async def question(self) -> Question:
-        """Return the request: instructions, tools, the brief, the rounds. It begins with those of the last one."""
+        """Return the request: instructions, tools, the brief, the rounds. It begins as the last one did."""
         state, step, settings, amounts = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
         controls = (*EXECUTE, PROGRAM) if settings.programs and offer.bound else EXECUTE
