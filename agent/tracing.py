@@ -3,7 +3,8 @@
 Model calls get no span here: OpenInference and other instrumentations make one for each, in the same trace.
 Needs the extra `otel`: pip install 'donewhen[otel]'.
 
-A room: it listens to LangChain's callbacks. Without it go `trace` of `AgentOptions` and the server, and DONEWHEN_TRACE.
+A room: it listens to LangChain's callbacks. Without it, `trace` of `AgentOptions` and of the server, and DONEWHEN_TRACE
+go.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class _Invocation:
     span: Span
     thread: str
     ids: set[UUID] = field(default_factory=set)
-    used: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
     ends_with_graph: bool = True
     """False if `Tracing.invocation` ends the span."""
 
@@ -139,10 +140,11 @@ class Tracing(BaseCallbackHandler):
 
     @contextmanager
     def invocation(self, thread_id: str, stored: str, place: Context) -> Iterator[str]:
-        """Make a span for the graph that is called in `place`, where it is the current one, under which other
-        instrumentations make theirs; yield its `traceparent`, or "" if nothing is sampled.
+        """Make a span for a call of the graph; yield its `traceparent`, or "" if nothing is sampled.
 
-        `stored`: the traceparent of the request's first invocation, in any process; this one continues that trace.
+        The graph is called in the context `place`. There the span is the current one, so that other instrumentations
+        make theirs below it. `stored` is the traceparent of the request's first invocation, in any process; this one
+        continues that trace.
         """
         if self._tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             _warn_once(NO_PROVIDER)
@@ -242,11 +244,11 @@ class Tracing(BaseCallbackHandler):
         self._close(invocation)
 
     def _close(self, invocation: _Invocation) -> None:
-        for key, value in invocation.used.items():
+        for key, value in invocation.tokens.items():
             invocation.span.set_attribute(f"gen_ai.usage.{key}", value)
         for id in invocation.ids:  # runs that were cut off
-            if (left := self._places.pop(id, None)) and left.own:
-                _end(left.scope)
+            if (place := self._places.pop(id, None)) and place.own:
+                _end(place.scope)
         if invocation.ends_with_graph:
             invocation.span.end()
 
@@ -332,11 +334,11 @@ class Tracing(BaseCallbackHandler):
         usage: Any = getattr(first.message, "usage_metadata", None) if isinstance(first, ChatGeneration) else None
         if place is None or not usage:
             return
-        used, read = place.scope.invocation.used, usage.get("input_token_details") or {}
-        used["input_tokens"] += usage.get("input_tokens") or 0
-        used["output_tokens"] += usage.get("output_tokens") or 0
-        used["cache_read.input_tokens"] += read.get("cache_read") or 0
-        used["cache_creation.input_tokens"] += read.get("cache_creation") or 0
+        tokens, details = place.scope.invocation.tokens, usage.get("input_token_details") or {}
+        tokens["input_tokens"] += usage.get("input_tokens") or 0
+        tokens["output_tokens"] += usage.get("output_tokens") or 0
+        tokens["cache_read.input_tokens"] += details.get("cache_read") or 0
+        tokens["cache_creation.input_tokens"] += details.get("cache_creation") or 0
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Forget a model call without a reply."""

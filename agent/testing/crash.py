@@ -46,7 +46,7 @@ class Crashed(Exception):
 
 
 class Crash:
-    """Counts the boundaries that a run reaches, from 1, and crashes at number `at`; None: never.
+    """Counts the boundaries that a run reaches, from 1, and crashes at number `at`; never if that is None.
 
     `kill` sends SIGKILL to this process, `freeze` sends SIGSTOP (its parent may send SIGCONT), `raise` raises `Crashed`
     once. `only` names the boundaries that count (default: all). With `log`, a crash leaves a line there:
@@ -119,13 +119,13 @@ def midway() -> None:
 
     It does nothing if no crash is wanted.
     """
-    if (reached := _midway.get()) is not None:
-        reached()
+    if (reach := _midway.get()) is not None:
+        reach()
 
 
 def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool:
     """Return the tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`."""
-    made = as_tools([tool])[0]
+    plain = as_tools([tool])[0]
 
     @contextmanager
     def around(tool: BaseTool) -> Iterator[None]:
@@ -134,7 +134,7 @@ def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool
         yield
         crash.reach(f"{tool.name}.after")
 
-    return with_class(wrap_bodies(type(made), around), made)
+    return with_class(wrap_bodies(type(plain), around), plain)
 
 
 async def crash_points(
@@ -147,10 +147,10 @@ async def crash_points(
     failure; the others are before and after each write, so a tool may have acted before anything says so. `only` names
     the points to try (default: all), such as "store.done". The storage stays in memory.
     """
-    tried = None if only is None else frozenset(only)
+    boundaries = None if only is None else frozenset(only)
     yield "", await run(open_storage("memory:"))
     for number in itertools.count(1):
-        crash, storage = Crash(number, only=tried), open_storage("memory:")
+        crash, storage = Crash(number, only=boundaries), open_storage("memory:")
         with suppress(StorageError, Crashed):
             await run(crashing(storage, crash))
         if len(crash.trace) < number:

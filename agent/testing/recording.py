@@ -86,12 +86,8 @@ class Recording:
         returned. `prompts=False` accepts any prompt.
         """
         self.differences = []
-        storage_option = options.pop("storage", "memory:")
-        storage, thread_id, run = (
-            storage_option if isinstance(storage_option, Storage) else open_storage(storage_option),
-            str(uuid4()),
-            None,
-        )
+        storage_option, thread_id, run = options.pop("storage", "memory:"), str(uuid4()), None
+        storage = storage_option if isinstance(storage_option, Storage) else open_storage(storage_option)
         try:
             for request in self._requests():
                 run = await _Replay(request, storage, thread_id, options, tools, prompts).carry_out()
@@ -143,9 +139,9 @@ class _Replay:
             executors[name] = _with_recorded(executor, recorded) if self.tools is None else executor
         tools = self.request.common_tools(recorded) if self.tools is None else self.tools
         request, options = self.request, self.request.options(self.options.get("options") or AgentOptions())
-        made = {"hooks": request.hooks(), "skills": request.skills(), **self.options, "options": options}
-        made |= {"storage": self.storage, "executors": executors}
-        return Agent(request.models(model), tools, **made)
+        arguments = {"hooks": request.hooks(), "skills": request.skills(), **self.options, "options": options}
+        arguments |= {"storage": self.storage, "executors": executors}
+        return Agent(request.models(model), tools, **arguments)
 
     def _check_tools(self, agent: Agent) -> None:
         """Raise ReplayDifference for the first tool that is missing, new, or described differently."""

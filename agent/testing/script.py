@@ -196,8 +196,8 @@ class Script:
 
     def left_over(self) -> list[str]:
         """Return one line for each unused part of the script."""
-        left = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
-        return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in left]
+        unused = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
+        return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in unused]
 
     def _has_judge(self, request: Request) -> bool:
         return ("judge", request.step) in self.queues or ("judge", None) in self.queues
@@ -252,12 +252,12 @@ def playing(replies: Sequence[Any]) -> Policy:
     that any process can continue.
     """
 
-    written = place_of_caller()
+    caller = place_of_caller()
 
     def reply(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> Any:
         place, last = sum(isinstance(message, AIMessage) for message in messages), messages[-1]
-        asked = f"playing(…) of {written} was asked for reply {place + 1} of {len(replies)}"
-        assert place < len(replies), f"{asked}.{_describe_last(last)}"
+        problem = f"playing(…) of {caller} was asked for reply {place + 1} of {len(replies)}"
+        assert place < len(replies), f"{problem}.{_describe_last(last)}"
         return replies[place]
 
     return reply
@@ -302,10 +302,10 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _too_often(queue: Queue, request: Request, place: str) -> str:
     shown = _describe_last(request.messages[-1]) if request.messages else ""
-    asked = _queue_name(request.role, request.step)
-    source = place if queue.name == asked else f"{queue.name}, {place}"
+    caller = _queue_name(request.role, request.step)
+    source = place if queue.name == caller else f"{queue.name}, {place}"
     count = _count(queue.size or 0, "reply", "replies")
-    return f"{asked} was called again, but its script ({source}) has {count}.{shown}"
+    return f"{caller} was called again, but its script ({source}) has {count}.{shown}"
 
 
 def _describe_last(last: BaseMessage) -> str:

@@ -162,26 +162,26 @@ class ScriptedModel(BaseChatModel):
             await asyncio.sleep(0)  # as over a network, so that other tasks run and a cancellation can arrive
 
     def _answer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
-        answering = self._aanswer(messages, stop, kwargs)
+        coroutine = self._aanswer(messages, stop, kwargs)
         try:
-            answering.send(None)
-        except StopIteration as answered:
-            return cast(AIMessage, answered.value)
-        answering.close()
+            coroutine.send(None)
+        except StopIteration as end:
+            return cast(AIMessage, end.value)
+        coroutine.close()
         with self.script.keep_failures():
             raise ScriptError("a coroutine policy needs ainvoke or astream; the model was called synchronously")
 
     async def _aanswer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
         with self.script.keep_failures():
             turn = self.script.take(read_request(messages, stop, kwargs))
-            settled = await resolve_reply(turn)
-            if not isinstance(settled, BaseException):
-                return complete_message(settled, turn, self.script, self.model_name)
-        raise settled
+            answer = await resolve_reply(turn)
+            if not isinstance(answer, BaseException):
+                return complete_message(answer, turn, self.script, self.model_name)
+        raise answer
 
 
 async def resolve_reply(turn: Turn) -> AIMessage | BaseException:
-    """Call policies until there is a message, or raise the exception they return."""
+    """Call policies until there is a message, or an exception to raise; return it."""
     item: Any = turn.reply
     try:
         while is_policy(item):
@@ -235,8 +235,8 @@ def _to_message(item: object, place: str) -> AIMessage | BaseException:
 
 
 def _estimate(request: Request, message: AIMessage) -> UsageMetadata:
-    read = _count_characters(request.messages) + len(json.dumps(request.tools, default=str))
-    input_tokens, output_tokens = math.ceil(read / 4), math.ceil(_count_characters([message]) / 4)
+    sent = _count_characters(request.messages) + len(json.dumps(request.tools, default=str))
+    input_tokens, output_tokens = math.ceil(sent / 4), math.ceil(_count_characters([message]) / 4)
     return UsageMetadata(
         input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
     )
