@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from donewhen.graph.tools.hooks import Hooks
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import read_budgets
 from donewhen.state.secrets import known_secrets
 from donewhen.state.settings import read_settings
+
+if TYPE_CHECKING:
+    from donewhen.graph.tools.hooks import Hooks
 
 DEMO = "demo"
 """The demonstration model, which needs no key. Only the command and the server fall back to it."""
@@ -182,11 +184,13 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     return read_settings({"profile": profile}).profile.model_dump(exclude_unset=True)
 
 
-def load_hooks(address: str) -> Hooks:
+def load_hooks(address: str) -> "Hooks":
     """Return the hooks at `file.py:name` or `package.module:name`, the value of DONEWHEN_HOOKS; no hooks for "".
 
     Raises ConfigError if they cannot be loaded, so that no agent runs without them.
     """
+    from donewhen.graph.tools.hooks import Hooks
+
     if not address:
         return Hooks()
     place, colon, name = address.rpartition(":")

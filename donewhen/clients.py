@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from donewhen.graph.pauses.plan import PlanPause
     from donewhen.graph.pauses.question import FormPause
     from donewhen.graph.tools.effects import read_all
-    from donewhen.state.channels import TASK, Json
+    from donewhen.state.channels import TASK
     from donewhen.state.language.short_replies import read_word
     from donewhen.state.language.texts import catalogue, known_language, say, says_continue
     from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, add
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from donewhen.state.plan.text import chosen_limits, moments_text, schedule_lines, schedule_text, step_numbers
     from donewhen.state.secrets import redact
     from donewhen.state.statuses import FINAL
-    from donewhen.state.values import DEEPEST, is_too_deep, storable, store_label
+    from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
@@ -63,7 +63,7 @@ _HOME = {
     "PlanPause": "graph.pauses.plan",
     "FormPause": "graph.pauses.question",
     "read_all": "graph.tools.effects",
-    **dict.fromkeys(("TASK", "Json"), "state.channels"),
+    "TASK": "state.channels",
     "read_word": "state.language.short_replies",
     **dict.fromkeys(("catalogue", "known_language", "say", "says_continue"), "state.language.texts"),
     **dict.fromkeys(("ESTIMATED", "KEYS", "UNPRICED", "add"), "state.ledger"),
@@ -76,7 +76,7 @@ _HOME = {
     ),
     "FINAL": "state.statuses",
     "redact": "state.secrets",
-    **dict.fromkeys(("DEEPEST", "is_too_deep", "storable", "store_label"), "state.values"),
+    **dict.fromkeys(("DEEPEST", "Json", "is_too_deep", "storable", "store_label"), "state.values"),
 }
 """By name: its module; those that are missing here are in `state.people.payload`."""
 

@@ -5,7 +5,7 @@ Without it, `[project.scripts]` goes, with typer, rich and prompt_toolkit; `Agen
 
 
 def main() -> None:
-    """Run the command and leave the process with one of the codes of `agent.cli.result`."""
+    """Run the command and leave the process with one of the codes of `agent.cli.exits`."""
     import io
     import os
     import sys

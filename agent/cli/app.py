@@ -9,9 +9,10 @@ import typer
 
 if TYPE_CHECKING:
     from donewhen.agent.cli import doctor as _doctor
+    from donewhen.agent.cli import exits as _exits
     from donewhen.agent.cli import options, runs
     from donewhen.agent.cli import plans as _plans
-    from donewhen.agent.cli import result as _result
+    from donewhen.agent.cli import standalone as _standalone
     from donewhen.agent.cli import storage_view as _storage_view
     from donewhen.agent.cli import threads as _threads
     from donewhen.agent.cli import worker as _worker
@@ -77,13 +78,14 @@ class Lazy:
 
 
 if not TYPE_CHECKING:
-    options, runs, _result, _storage_view = Lazy("options"), Lazy("runs"), Lazy("result"), Lazy("storage_view")
+    options, runs, _exits, _storage_view = Lazy("options"), Lazy("runs"), Lazy("exits"), Lazy("storage_view")
+    _standalone = Lazy("standalone")
     _doctor, _plans, _threads, _worker = Lazy("doctor"), Lazy("plans"), Lazy("threads"), Lazy("worker")
 
 
 def end(command: Callable[[], int], json: bool = False) -> None:
     """Leave with the code of a command."""
-    raise typer.Exit(_result.run_guarded(command, json=json))
+    raise typer.Exit(_exits.run_guarded(command, json=json))
 
 
 def at(storage: str | None, json: bool, command: Callable[["StorageView"], int]) -> None:
@@ -107,7 +109,7 @@ app: typer.Typer = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        end(lambda: _doctor.print_version())
+        end(lambda: _standalone.print_version())
 
 
 @app.callback()
@@ -445,7 +447,7 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Check a receipt: name the first line that was changed, dropped or moved, and the key that signed it."""
-    at(None, json, lambda view: _threads.verify_receipt_file(view, file, key))
+    end(lambda: _standalone.verify_receipt_file(file, key, json=json), json)
 
 
 @app.command()
@@ -463,7 +465,7 @@ def events() -> None:
 @app.command()
 def skill() -> None:
     """Print the SKILL.md that teaches coding agents to use DoneWhen."""
-    end(lambda: _doctor.print_skill())
+    end(lambda: _standalone.print_skill())
 
 
 @app.command()

@@ -1,8 +1,7 @@
-"""The commands about this installation: doctor, version, graph, events and skill. Nothing is changed."""
+"""The commands about this installation: doctor, graph and events. Nothing is changed."""
 
 import asyncio
 import importlib.metadata
-import importlib.resources
 import importlib.util
 import json
 import os
@@ -18,8 +17,9 @@ from typing import Any, Literal
 from langchain_core.tools import BaseTool
 
 from donewhen import Agent, AgentOptions, DoneWhenError
-from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.screen.terminal import clean
+from donewhen.agent.cli.standalone import NOT_INSTALLED
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
@@ -51,12 +51,6 @@ TRIAL: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "
 """The settings of the run with which `doctor` tries the model."""
 
 
-def print_version() -> int:
-    """Print the version, as `doctor` says it."""
-    print(_package("donewhen").text)
-    return Exit.COMPLETED
-
-
 def print_graph() -> int:
     """Print the graph as Mermaid."""
     print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
@@ -66,12 +60,6 @@ def print_graph() -> int:
 def print_events() -> int:
     """Print the JSON schema of the events."""
     print(json.dumps(event_schema(), indent=2))
-    return Exit.COMPLETED
-
-
-def print_skill() -> int:
-    """Print the skill that comes with the package."""
-    print(importlib.resources.files("donewhen").joinpath("skills", "donewhen", "SKILL.md").read_text("utf-8"), end="")
     return Exit.COMPLETED
 
 
@@ -129,7 +117,7 @@ def _package(name: str) -> Finding:
         return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         if name == "donewhen":
-            return Finding(name, "note", "runs from its source folder, not installed")
+            return Finding(name, "note", NOT_INSTALLED)
         return Finding(name, "broken", "not installed")
 
 

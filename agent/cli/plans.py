@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from donewhen import Agent
+from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import read_values
-from donewhen.agent.cli.result import Exit, local_time, short_id
+from donewhen.agent.cli.result import local_time, short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.clients import moments_text

@@ -1,55 +1,27 @@
-"""The end of a command: an exit code, the answer or one JSON object on stdout, everything else on stderr."""
+"""The end of a run: an exit code, the answer or one JSON object on stdout, everything else on stderr."""
 
-import json
 import os
 import re
 import shlex
 import shutil
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from enum import IntEnum
-from errno import ENOSPC, EPIPE
 from typing import Any
 
-from donewhen import ConfigError, DoneWhenError, GoalError, Run, StaleAnswer, ThreadWaiting, ToolError, UnknownThread
+from donewhen import Run
+from donewhen.agent.cli.exits import SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
-from donewhen.agent.config import is_debugging
-from donewhen.clients import SILENT_ROUNDS, load_pause, redact, say, sources_text
-from donewhen.errors import PlanError, ScheduleError
+from donewhen.clients import SILENT_ROUNDS, load_pause, say, sources_text
 
-SCHEMA_VERSION = 1
 MEMORY = "memory:"
 """The storage that ends with the command."""
 GENERATED_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """The form of a generated id."""
 GOOD = ("proven", "cited")
-_STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that JSON does not escape although they control a terminal."""
-
-
-class Exit(IntEnum):
-    """Exit codes, for scripts."""
-
-    COMPLETED = 0
-    FAILED = 1
-    """The run failed or was cancelled, or an error stopped it."""
-    USAGE = 2
-    """Wrong options, goal, configuration, thread or question id: nothing was started."""
-    WAITING = 3
-    """A question is open; the command to answer it is on stderr."""
-    PARTIAL = 4
-    """Some of the work is done: partial, or out of budget."""
-    INTERRUPTED = 130
-    """Ctrl-C; finished work is kept."""
-    TERMINATED = 143
-    """SIGTERM; finished work is kept."""
-
-
 STATUSES: Mapping[str, Exit] = {
     "completed": Exit.COMPLETED,
     "answered": Exit.COMPLETED,
@@ -61,49 +33,6 @@ STATUSES: Mapping[str, Exit] = {
     "running": Exit.FAILED,
     "queued": Exit.FAILED,
 }
-USAGE_ERRORS = (
-    ConfigError,
-    GoalError,
-    PlanError,
-    ScheduleError,
-    ToolError,
-    UnknownThread,
-    StaleAnswer,
-)
-
-
-def run_guarded(command: Callable[[], int], *, json: bool) -> int:
-    """Run `command` and return its exit code. An error becomes one line and a code, never a traceback."""
-    try:
-        return command()
-    except DoneWhenError as error:
-        _report_error(error, str(error), json)
-        if isinstance(error, ThreadWaiting):
-            return Exit.WAITING
-        return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return Exit.INTERRUPTED
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in (EPIPE, ENOSPC):  # of our own output; nothing more can be said
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if error.errno == ENOSPC:
-                print("donewhen: the output cannot be written: the disk is full", file=sys.stderr)
-            return Exit.FAILED
-        if is_debugging():
-            traceback.print_exc()
-        _report_error(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)
-        if not is_debugging():
-            print("Run it with DONEWHEN_DEBUG=1 for the traceback.", file=sys.stderr)
-        return Exit.FAILED
-
-
-def _report_error(error: BaseException, text: str, json: bool) -> None:
-    text, pending = redact(clean(text)), getattr(error, "pending", None)
-    print(f"donewhen: {text}", file=sys.stderr)
-    if json:
-        row = {"kind": type(error).__name__, "text": text, **({"pending": list(pending)} if pending else {})}
-        print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": row})
 
 
 def short_id(thread_id: str) -> str:
@@ -154,14 +83,6 @@ def run_object(run: Run, storage: str | None) -> dict[str, Any]:
     row["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
     row["output"] = run.outcome.get("output") if run.outcome else None
     return {"schema_version": SCHEMA_VERSION, **row, "resume": resume_command(run, storage)}
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, on one line."""
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    line = json.dumps(value, ensure_ascii=not unicode, default=str)
-    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line) + "\n")
-    sys.stdout.flush()
 
 
 def report(

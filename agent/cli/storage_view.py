@@ -1,15 +1,14 @@
 """The storage that a command names: read it with an agent that starts nothing, and print the result."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from donewhen import Agent, AgentOptions, ConfigError, UnknownThread
-from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
-from donewhen.agent.cli.screen.terminal import clean
+from donewhen.agent.cli.exits import Exit, print_row
+from donewhen.agent.cli.result import MEMORY
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
@@ -96,10 +95,4 @@ class StorageView:
 
     def finish(self, row: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
         """Print an object with `--json`, else the lines; if there are none, `nothing` on stderr."""
-        if self.json:
-            print_json({"schema_version": SCHEMA_VERSION, **row})
-        elif shown := list(lines):
-            print(clean("\n".join(shown)))
-        elif nothing:
-            print(nothing, file=sys.stderr)
-        return Exit.COMPLETED
+        return print_row(row, lines, nothing, json=self.json)

@@ -16,8 +16,9 @@ from typing import Any, Self, TypeVar
 
 import donewhen
 from donewhen import Agent, DoneWhenError, Run
+from donewhen.agent.cli.exits import Exit, print_json
 from donewhen.agent.cli.options import OutputOptions
-from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
+from donewhen.agent.cli.result import next_text, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Keyboard, Terminal
 from donewhen.agent.cli.screen.views import Progress, View

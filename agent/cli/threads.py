@@ -13,12 +13,11 @@ from typing import Any, get_args
 from rich.cells import cell_len, set_cell_size
 
 from donewhen import Agent, ConfigError, Run
+from donewhen.agent.cli.exits import Exit, print_json
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
     STATUSES,
-    Exit,
     local_time,
-    print_json,
     proof_texts,
     receipt_lines,
     report,
@@ -285,20 +284,6 @@ def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | 
     except OSError as error:
         raise ConfigError(f"the receipt cannot be written to {str(out)!r}: {error.strerror}") from None
     return view.finish({"receipt": str(out)}, [str(out)])
-
-
-def verify_receipt_file(view: StorageView, file: Path, key: str | None) -> int:
-    """Check a receipt; the exit code is 1 if it does not hold."""
-    from donewhen.receipts import verify_receipt
-
-    try:
-        verification = verify_receipt(file.read_bytes(), key)
-    except OSError as error:
-        raise ConfigError(f"{str(file)!r} cannot be read: {error.strerror}") from None
-    signed = f"signed with {verification.key}" if verification.key else "not signed, so anybody can have made it"
-    text = f"{verification.lines} lines, as they were written; {signed}" if verification.ok else verification.problem
-    view.finish(verification.to_dict(), [text])
-    return Exit.COMPLETED if verification.ok else Exit.FAILED
 
 
 def prune_threads(view: StorageView, older: str) -> Exit:

@@ -9,8 +9,8 @@ from json import dumps
 from typing import Self
 
 from donewhen import Agent, ConfigError
+from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import Choices
-from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.runs import QUEUE, open_agent
 from donewhen.agent.cli.screen.terminal import open_terminal
 from donewhen.agent.cli.storage_view import StorageView

@@ -112,6 +112,8 @@ STARTS = {
     ),
     "the command's first request": (COMMAND, ["[]"]),
     "--help loads neither LangGraph nor a provider's library": (HELP, ["[]"]),
+    "nor does --version": (HELP.replace('"run", "--help"', '"--version"'), ["[]"]),
+    "nor does checking a receipt": (HELP.replace('"run", "--help"', '"verify", "/dev/null"'), ["[]"]),
     "ordinary schemas, as MCP servers have them by the hundred, need no jsonschema": (SCHEMAS, ["False"]),
 }
 

@@ -22,7 +22,7 @@ from donewhen import (
     UnknownThread,
     wait,
 )
-from donewhen.agent.cli.result import run_guarded
+from donewhen.agent.cli.exits import run_guarded
 from donewhen.agent.workspace.box import look_for_box
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (

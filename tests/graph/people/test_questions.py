@@ -9,7 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
-from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.exits import Exit
 from donewhen.state.errors import ResumeError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import last_told, one_step, play, steps

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.exits import Exit
 from donewhen.state.errors import ModelError
 from donewhen.testing import call, finish_step, submit_plan
 from tests.kit.flows import FREE, play, steps

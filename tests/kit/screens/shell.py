@@ -11,7 +11,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from donewhen.agent.cli.app import app as app  # tests take both from here, so that they can move
-from donewhen.agent.cli.result import Exit as Exit
+from donewhen.agent.cli.exits import Exit as Exit
 from donewhen.testing import ScriptedModel
 from tests.kit.wire import WireServer
 
