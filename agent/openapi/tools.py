@@ -37,6 +37,7 @@ from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
+from donewhen.state.people.payload import comparable_text
 from donewhen.state.secrets import hide_in_error, hide_known, secret_name
 from donewhen.state.values import is_too_deep, same_json
 
@@ -482,7 +483,8 @@ async def _replaced(api: _Api, operation: Operation, reader: Operation, argument
     if not isinstance(now, dict) or operation.whole_body:
         return {}
     fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
-    return {each.argument: str(now[each.name]) for each in fields if each.name in now and now[each.name] is not None}
+    replaced = {each.argument: now[each.name] for each in fields if now.get(each.name) is not None}
+    return {name: comparable_text(old) for name, old in replaced.items() if not same_json(old, arguments[name])}
 
 
 def _shown(value: Any) -> str:

@@ -35,7 +35,7 @@ from donewhen.graph.tools.call import LIMIT, CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
-from donewhen.state.people.payload import text_difference
+from donewhen.state.people.payload import comparable_text, text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import call_key, canonical_json, digest, shorten_text
 from donewhen.state.records import Call
@@ -718,8 +718,8 @@ async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[s
 
 
 def differences(replaced: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return, by argument, the diff to the text that it replaces."""
-    diffs = {name: text_difference(old, str(arguments[name])) for name, old in (replaced or {}).items()}
+    """Return, by argument, the diff to what it replaces."""
+    diffs = {name: text_difference(old, comparable_text(arguments[name])) for name, old in (replaced or {}).items()}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
 
 

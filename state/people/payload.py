@@ -59,9 +59,9 @@ class TextChange:
 
 
 def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
-    """Return the arguments of a call that are too long for a line; a replaced text is one diff.
+    """Return the arguments of a call that are too long for a line, or replace something; a replaced text is one diff.
 
-    `diffs` of the call has, by argument, the diff to the text that it replaces.
+    `diffs` of the call has, by argument, the diff to what it replaces.
     """
     arguments, diffs = _arguments_of(call), call.get("diffs") or {}
     pair, changes = _replacing_arguments(call), []
@@ -71,7 +71,8 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     for key in _long_arguments(call):
         if key not in pair:
             changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
-    return changes
+    others = (key for key in diffs if not isinstance(arguments.get(key, ""), str))
+    return [*changes, *(TextChange(key, escape_unseen(diffs[key]), is_diff=True) for key in others)]
 
 
 def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
@@ -82,6 +83,13 @@ def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
         for key, value in _arguments_of(call).items()
         if key not in shown_apart
     }
+
+
+def comparable_text(value: Any) -> str:
+    """Return a value as lines that a diff can compare: a text as it is, other values as sorted JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, default=str)
 
 
 def text_difference(old: str, new: str) -> str:

@@ -420,6 +420,31 @@ async def test_people_see_what_a_change_replaces() -> None:
         assert "+Crash at start" in run.pending[0]["diffs"]["title"]
 
 
+async def test_people_see_what_numbers_and_objects_replace() -> None:
+    """V12: the difference is shown for a number and for a nested object too, not only for texts."""
+    home = {"street": "A 1", "zip": "1"}
+    fields = {"amount": {"type": "number"}, "home": {"type": "object"}, "tags": {"type": "array", "items": {}}}
+    body = {"content": {"application/json": {"schema": {"type": "object", "properties": fields}}}}
+    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    path = {
+        "parameters": [id],
+        "get": {"operationId": "get_it", "responses": {}},
+        "put": {"operationId": "put_it", "requestBody": body, "responses": {}},
+    }
+    document = {"openapi": "3.1.0", "paths": {"/things/{id}": path}}
+    with ApiServer(objects={"/things/1": {"amount": 4.0, "home": home, "tags": [1]}}) as server:
+        change = call("put_it", id="1", amount=40, home={**home, "street": "B 2"}, tags=[1])
+        step = {"content": "Change thing 1", "tools": ["put_it"]}
+        model = ScriptedModel(roles={"triage": [submit_plan([step])], "execute": [change]})
+        tools = openapi_tools(document, base_url=server.url)
+        agent = Agent(model, tools, storage="memory:", settings={"approvals": "each", "confirm": "never"})
+        run = await agent.start("Change thing 1")
+        text = run.pending[0]["text"]
+        assert "-4.0\n+40\n" in text
+        assert '- "street": "A 1",\n+ "street": "B 2",\n' in text
+        assert "tags:" not in text
+
+
 async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
     """X24: an API with `Idempotency-Key` gets the run's own key, which no model writes."""
     with ApiServer() as server:
