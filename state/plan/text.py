@@ -79,9 +79,11 @@ def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
     plan = pending.get("plan") or {}
     known_writes = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
     free = [f"{name} ({say['any_arguments']})" for name in pending.get("writes") or ()]
+    covered = {*(pending.get("writes_known") or ()), *(pending.get("writes") or ())}
+    asking = [f"{name} ({say['asks_first']})" for name in pending.get("effects") or () if name not in covered]
     alone = any(step.get("executor") for step in plan.get("steps") or ())  # its own tools are not listed
-    if not plan.get("schedule") and (known_writes or free or not alone):
-        yield f"**{say['changes']}:** {', '.join([*known_writes, *free]) or say['nothing']}"
+    if not plan.get("schedule") and (known_writes or free or asking or not alone):
+        yield f"**{say['changes']}:** {', '.join([*known_writes, *free, *asking]) or say['nothing']}"
 
 
 def _step_lines(

@@ -94,6 +94,13 @@ async def test_what_may_be_changed_is_said() -> None:
     assert "**What may be changed:** nothing" in str(await paused(agent))
 
 
+async def test_what_asks_before_each_call_is_no_nothing() -> None:
+    """Q21: a tool whose calls all ask may change something all the same, and the plan says so."""
+    plan = submit_plan([step("s1", tools=["send"])])
+    agent = Agent(scripted(plan, deliver=[]), [Outbox().tool()], storage="memory:", settings={"approvals": "each"})
+    assert "**What may be changed:** send (each call asks first)" in str(await paused(agent))
+
+
 @pytest.mark.parametrize(
     ("policy", "complexity", "asks"),
     [
