@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND
+from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND, NULL_TASK_ID, RESUME
 from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph._internal._serde import collect_allowlist_from_schemas
 from langgraph.checkpoint.base import id as checkpoint_ids
@@ -19,6 +19,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._messages import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 
 __all__ = [
+    "NULL_TASK_ID",
+    "RESUME",
     "DeltaSnapshot",
     "StreamMessagesHandler",
     "StreamMessagesHandlerV2",

@@ -8,6 +8,7 @@ by the class of the pause, in `graph/pauses`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
@@ -18,6 +19,7 @@ from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, Res
 from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
+    forget_plain_answer,
     keep_open,
     open_pauses,
     pause_message,
@@ -34,12 +36,12 @@ OVERDUE = {"overdue": True}
 """Stands for the answer to a question that was open longer than `Settings.question_seconds`; the policy answers it."""
 
 
-async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
+async def confirm(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Show the plan and apply the answer: approve, edit, cancel, or words, which the planner answers or plans with."""
-    return await ask_user(state, runtime, deps=deps)
+    return await ask_user(state, runtime, config, deps=deps)
 
 
-async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
+async def ask_user(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     settings, pauses = runtime.context, open_pauses(state)
     pending = pauses[0] = current_pause(pauses)
@@ -48,6 +50,8 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -
         return await with_typed_attachments(state, take_answer(state, pauses, typed, deps, settings), runtime)
     answered_at_once = isinstance(pending, OpenQuestion) and settings.unattended
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
+    if not answered_at_once:
+        await forget_plain_answer(config)
     return take_answer(state, pauses, value, deps, settings)
 
 

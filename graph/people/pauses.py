@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
@@ -14,9 +17,11 @@ from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.tasks import close_tasks
+from donewhen.graph.sync import run_in_thread
 from donewhen.state.channels import OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY, NULL_TASK_ID, RESUME
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import JournalEntry
 from donewhen.state.statuses import record_of
@@ -77,6 +82,25 @@ def wait_for_answer(pending: OpenPause) -> Any:
     except GraphInterrupt as unanswered:
         shown = pending.payload()
         raise GraphInterrupt([replace(each, value=shown) for each in unanswered.args[0]]) from None
+
+
+async def forget_plain_answer(config: RunnableConfig) -> None:
+    """Take the answer that a question was given out of the checkpoint of the graph around ours.
+
+    LangGraph keeps a plain answer there until our node of that graph ends. If the graph goes on without an answer,
+    after a crash or with None as its input, the next question would be given the same one.
+    """
+    place = config.get("configurable") or {}
+    saver, around = place.get(CHECKPOINTER_KEY), (place.get("checkpoint_map") or {}).get("")
+    if "|" not in str(place.get("checkpoint_ns", "")) or not around or not isinstance(saver, BaseCheckpointSaver):
+        return
+    at: RunnableConfig = {
+        "configurable": {"thread_id": place["thread_id"], "checkpoint_ns": "", "checkpoint_id": around}
+    }
+    try:
+        await saver.aput_writes(at, [(RESUME, None)], NULL_TASK_ID)
+    except NotImplementedError:  # a saver without async methods
+        await run_in_thread(partial(saver.put_writes, at, [(RESUME, None)], NULL_TASK_ID))
 
 
 def keep_open(values: Mapping[str, Any], pending: OpenPause, problem: str, value: Any = None) -> RunState:

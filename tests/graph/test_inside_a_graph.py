@@ -1,12 +1,15 @@
 """The graph as a node of somebody's own: their context, their messages, several of ours side by side."""
 
+import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -25,13 +28,13 @@ class Shop:
     customer: str
 
 
-def around(*graphs: Any, context: Any = None, row: bool = False) -> Any:
+def around(*graphs: Any, context: Any = None, row: bool = False, saver: Any = None) -> Any:
     """A graph of these as its nodes, side by side or in a row."""
     builder = StateGraph(MessagesState, context_schema=context)
     for n, graph in enumerate(graphs):
         builder.add_node(f"agent{n}", graph)
         builder.add_edge(f"agent{n - 1}" if row and n else START, f"agent{n}")
-    return builder.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
+    return builder.compile(checkpointer=saver or InMemorySaver(), store=InMemoryStore())
 
 
 @pytest.mark.parametrize("context", [Shop("ann"), {"customer": "ann"}])
@@ -175,6 +178,43 @@ async def test_a_write_that_was_cut_off_inside_is_asked_about(again: str) -> Non
     assert (out["__interrupt__"][0].value["kind"], len(sent)) == ("effect", 1)
     out = await outer.ainvoke(Command(resume="it happened"), config("t"))
     assert ("__interrupt__" in out, len(sent)) == (False, 1)
+
+
+def asks_twice(paid: list[float]) -> Any:
+    """A graph of ours that asks about its plan, and then about an amount that nobody named."""
+
+    def pay(amount: float) -> str:
+        """Pay it."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    plan = submit_plan([step("s1", tools=["pay"])])
+    work = [call("pay", amount=400.0), finish_step("paid", evidence=["s1.1"])]
+    return build_graph(ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": lambda *_: "Done."}), [pay])
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "invoke", "side by side"])
+async def test_the_answer_to_one_question_is_not_given_to_the_next(way: str, tmp_path: Path) -> None:
+    """C02, C06: the graph around went on with None, as after a crash, and the yes to the plan approved a call."""
+    paid: list[float] = []
+    with SqliteSaver.from_conn_string(str(tmp_path / "outer.db")) as blocking:
+        saver = blocking if way == "invoke" else InMemorySaver()
+        nodes = [asks_twice(paid).compile() for _ in range(2 if way == "side by side" else 1)]
+        outer = around(*nodes, saver=saver)
+
+        async def go_on(given: Any) -> Any:
+            if way == "invoke":
+                return await asyncio.to_thread(outer.invoke, given, config("t"))
+            return await outer.ainvoke(given, config("t"))
+
+        out = await go_on({"messages": "pay Ann"})
+        for other in out["__interrupt__"][1:]:
+            out = await go_on(Command(resume={other.id: "cancel"}))
+        assert (await go_on(Command(resume="approve")))["__interrupt__"][0].value["kind"] == "tool"
+        for _ in range(2):
+            assert ((await go_on(None))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
+        out = await go_on(Command(resume="approve"))
+        assert ("__interrupt__" in out, paid) == (False, [400.0])
 
 
 async def test_others_spoke_after_the_user() -> None:
