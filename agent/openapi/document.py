@@ -125,6 +125,9 @@ class Document:
         taken = set[str]()
         for path, path_item in self._document["paths"].items():
             item = self._follow(path_item)
+            for name, value in item.items():
+                if isinstance(value, Mapping) and name not in METHODS and not str(name).startswith("x-"):
+                    yield None, f"{name} {path}: there is no method {name!r}"
             for method in METHODS:
                 if not isinstance(item.get(method), Mapping):
                     continue

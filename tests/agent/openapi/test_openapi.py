@@ -575,3 +575,11 @@ def test_an_error_of_the_api_is_a_refusal_or_open() -> None:
     assert [proves_no_effect(ApiError(operation, status, "")) for status in (400, 404, 429, 408, 500, 503)] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
+
+
+def test_a_misspelt_method_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """V12: what the document says under a name that is no method is left out, and not in silence."""
+    operation = {"operationId": "find", "responses": {}}
+    document = {"openapi": "3.1.0", "paths": {"/things": {"gte": operation, "x-internal": {}, "post": operation}}}
+    assert [tool.name for tool in openapi_tools(document, base_url="https://api.example.com")] == ["find"]
+    assert [record.message for record in caplog.records] == ["no tool for gte /things: there is no method 'gte'"]
