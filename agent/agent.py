@@ -609,7 +609,8 @@ class Agent:
     def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
         """Return the id of a request's thread, the runner with its output type, and the request."""
         check_options(StartOptions, options)
-        request_id = options.get("request_id", "")
+        if (request_id := options.get("request_id", "")) == "" and "request_id" in options:  # such as a blank cell
+            raise ConfigError("request_id is empty: name the request, or leave it out")
         runner = self._reader(options.get("output_type"))
         request = Request(
             read_goal(goal),

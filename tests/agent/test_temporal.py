@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 from temporalio.client import Client, ScheduleIntervalSpec, ScheduleSpec
 from temporalio.service import RPCError
 
-from donewhen import GoalError, ResumeError, StaleAnswer, ThreadWaiting, UnknownThread
+from donewhen import ConfigError, GoalError, ResumeError, StaleAnswer, ThreadWaiting, UnknownThread
 from donewhen.temporal import RunHandle, TemporalRuns
 from tests.kit.storage.cases import fresh_url
 from tests.kit.temporal import BINARY, DEAD_AFTER, Bank, Server, WorkerProcess, until, working
@@ -335,10 +335,12 @@ async def test_a_drained_worker_hands_its_runs_over(world: World) -> None:
 
 
 async def test_what_the_agent_refuses_reaches_whoever_asked(world: World) -> None:
-    """X07: a blank goal, an unknown thread, a thread that has not ended; a request that is sent twice is one."""
+    """X07: a blank goal or id, an unknown thread, a thread that has not ended; a request that is sent twice is one."""
     world.worker()
     with pytest.raises(GoalError):
         await (await world.runs.start("  ")).outcome()
+    with pytest.raises(ConfigError, match="request_id is empty"):
+        await world.runs.start("charge account-1, 1 times", request_id="")
     with pytest.raises(UnknownThread):
         await world.runs.get("nobody").answer("yes")
     one = await world.runs.start(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, AgentOptions, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
+from donewhen import Agent, AgentOptions, ConfigError, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
@@ -265,6 +265,15 @@ async def test_a_request_that_is_sent_again_is_carried_out_once(storage: Storage
     assert (await agent.info("ticket-17")).status == "completed"
     assert len(outbox.sent) == 1
     model.assert_exhausted()
+
+
+async def test_an_empty_request_id_is_refused() -> None:
+    """C06: two goals whose ids are blank are refused; otherwise each delivery would begin a thread of its own."""
+    agent = Agent(sending(HI), [Outbox().tool()], storage="memory:")
+    for begin in (agent.submit, agent.start, agent.submit):
+        with pytest.raises(ConfigError, match="request_id is empty"):
+            await begin("do it", request_id="")
+    assert not await agent.threads()
 
 
 async def test_a_queued_request_is_known_by_its_id(storage: Storage) -> None:
