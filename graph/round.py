@@ -41,7 +41,7 @@ class Work(ABC, Generic[Change]):
     state: Any
     """What is known of the work, with its record."""
     key: ClassVar[str] = "record"
-    settled: ClassVar[Mapping[str, None]] = {}
+    cleared: ClassVar[Mapping[str, None]] = {}
     """Channels that are cleared when the work goes on."""
     spent: Amounts
     """What its node spent."""
@@ -115,7 +115,7 @@ class Work(ABC, Generic[Change]):
 
     def go_on(self, messages: Sequence[AnyMessage]) -> Change:
         """Go on with these messages after the rounds so far."""
-        return cast("Change", {self.key: self.state[self.key], "transcript": list(messages), **self.settled})
+        return cast("Change", {self.key: self.state[self.key], "transcript": list(messages), **self.cleared})
 
     @abstractmethod
     def leave(self, obstacle: str) -> Change:

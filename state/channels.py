@@ -287,7 +287,7 @@ class Step(StepStored, total=False):
     fence: str
     scope: str
     step: Json
-    alone: bool
+    works_alone: bool
     """True if its executor works on its own."""
     conversation: str
     """The conversation with its executor that it continues; "" is the thread's."""
@@ -302,15 +302,16 @@ class Step(StepStored, total=False):
     """Reasons for which the step stops so that the plan can grow; see `state/plan/planning.py`."""
     interjection_cursor: str
     """The last interjection that the brief includes."""
-    last: bool
+    is_last: bool
     """True if it is the last open step of the plan."""
     brief: str
     attachments: list[Json]
     known: list[JournalEntry]
-    """Citable observations: earlier ones of this step, and those of its dependencies."""
+    """Citable observations from before it was dispatched: its own, those of planning, of its dependencies and of steps
+    that a later plan replaced, and the user's decisions."""
     before: list[JournalEntry]
     """Observations of earlier requests, which can be recalled but not cited."""
-    asked: list[JournalEntry]
+    user_answers: list[JournalEntry]
     """The user's answers in this run, to any step."""
     rejected: dict[str, str]
     """Calls that a person rejected, in any step of this request, with the reasons."""
@@ -324,15 +325,15 @@ class Step(StepStored, total=False):
     """The rounds of its last request, in the form that its model takes."""
     call_history: Any
     """Caches what is computed from the journal while the step works."""
-    sources: Any
+    get_sources: Any
     """Returns the `Sources` of the step's arguments, collected on first use."""
-    programs: Any
+    sandbox: Any
     """The interpreter of its programs while the step works."""
     own_rounds: set[str]
     """The rounds for which this process has looked for a saved reply: only the first one can have one."""
     allowance: Amounts
     run: Json
-    """The run's state when the step was dispatched, for the audit."""
+    """The run's state when the step was dispatched."""
 
 
 # A node stores the difference between the stored values and those at its end. Most values only grow, so their common

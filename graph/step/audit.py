@@ -101,17 +101,18 @@ class Subject:
         return str(self.run.get("fence") or "")
 
 
-def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[JournalEntry] = ()) -> bool:
+def is_audit_due(settings: Settings, run: Mapping[str, Any], new_entries: Iterable[JournalEntry] = ()) -> bool:
     """Return whether a text must be audited: it rests on reads or changes, or steps of a plan claim to be done.
 
-    The output of an executor that took the whole goal is not audited, because no one else is to take part (P16).
+    `new_entries` are observations that the run's journal does not have yet. The output of an executor that took the
+    whole goal is not audited, because no one else is to take part (P16).
     """
     if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
         return False
     return (
         bool((run.get("plan") or {}).get("steps"))
         or settings.verification == "judged"
-        or any(is_tool_call(e) for e in [*(run.get("journal") or ()), *new])
+        or any(is_tool_call(e) for e in [*(run.get("journal") or ()), *new_entries])
     )
 
 

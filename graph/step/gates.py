@@ -221,7 +221,7 @@ async def respect_rejections(call: Call, context: StepContext, go: Go) -> Ruling
     if not rejected or decision_on(call) != "undecided":
         return go
     why = rejected.get(key := call_key(call["name"], call["args"]))
-    if not why or has_spoken_since(state["run"], state["asked"], key):
+    if not why or has_spoken_since(state["run"], state["user_answers"], key):
         return go
     return No(f"the user rejected this very call before: {why}")
 
@@ -249,7 +249,7 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Ruling:
 def times_spoken(state: Step) -> int:
     """Return how often people have answered, decided or said something that the step knows of."""
     decisions = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
-    return len(decisions) + len(state["asked"]) + len(state["record"]["heard"])
+    return len(decisions) + len(state["user_answers"]) + len(state["record"]["heard"])
 
 
 def _is_equal_write(entry: JournalEntry, key: str) -> bool:
@@ -445,7 +445,7 @@ async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, l
     state, trace = context.state, context.tools[call["name"]].trace
 
     def look() -> tuple[Sources, list[Argument]]:
-        sources: Sources = state["sources"]()
+        sources: Sources = state["get_sources"]()
         for entry in context.entries:
             sources.add_observation(entry)
         return sources, trace(call["args"], sources)

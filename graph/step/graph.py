@@ -60,7 +60,7 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
 def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
     """Continue where the step waited, with its stored calls or claim, so that no model is asked again."""
     record = state["record"]
-    to_executor = state["alone"] and not record["delegated"]  # with the calls that the plan wrote down for it
+    to_executor = state["works_alone"] and not record["delegated"]  # with the calls that the plan wrote down for it
     if (calls := record["calls"]) and not (to_executor and calls[0].get("planned")):
         return "delegate" if calls[0].get("delegated") else "act"
     if record["claim"]:
@@ -108,7 +108,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "fence": run.get("fence", ""),
         "scope": scope_of(run),
         "step": step,
-        "alone": executor is not None and executor.works_alone,
+        "works_alone": executor is not None and executor.works_alone,
         "conversation": conversation_of(plan, id, run.get("turn", 1)),
         "goal": run["goal"],
         "turn": run.get("turn", 1),
@@ -118,11 +118,11 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "brief": step_brief(run, step, dependencies, replaced, today=today, missing=missing),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotion_reasons(run, id, settings),
-        "last": all(records[each["id"]]["status"] in FINAL for each in plan["steps"] if each["id"] != id),
+        "is_last": all(records[each["id"]]["status"] in FINAL for each in plan["steps"] if each["id"] != id),
         "known": [*citable_entries(journal, {id, PLANNING, *dependencies, *replaced}), *decision_entries(run)],
         "before": run.get("before") or [],
         "interjection_cursor": run.get("interjection_cursor") or "",
-        "asked": [entry for entry in journal if entry["source"] == "user"],
+        "user_answers": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in each["rejected"].items()},
         "settled_writes": [
             *(run.get("settled_writes") or ()),
@@ -132,8 +132,8 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "transcript_length": TranscriptLength(),
         "fitted_rounds": FitRounds(),
         "call_history": CallHistory(),
-        "sources": cache(partial(sources_of, run, id, today)),
-        "programs": Sandbox(),
+        "get_sources": cache(partial(sources_of, run, id, today)),
+        "sandbox": Sandbox(),
         "own_rounds": set(),
         "allowance": record["allowance"],
         "record": record,

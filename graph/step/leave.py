@@ -75,7 +75,7 @@ def leave(
 class StepWork(Work[Step]):
     """The work of a step, as far as it has come in this node."""
 
-    settled: ClassVar = {"decision": None}
+    cleared: ClassVar = {"decision": None}
     state: Step
     runtime: Runtime[Settings]
     deps: Deps
@@ -145,7 +145,7 @@ def approval_pause(
 
 
 def question_pause(state: Step, question: str, options: Sequence[str], **more: Any) -> QuestionPause:
-    """Return the pause that asks people the next question of the step, which `leave` counts as its next."""
+    """Return the pause that asks people a question of the step; its id has a number, because `leave` counts them."""
     record, id = state["record"], state["step"]["id"]
     name = f"{transcript_key(id, record)}.q{record['questions'] + 1}"
     kind = FormPause if "schema" in more else QuestionPause

@@ -56,7 +56,7 @@ class ProgramCalls(StepCalls):
     @property
     def box(self) -> Sandbox:
         """The interpreter of the step's programs."""
-        box: Sandbox = self.state["programs"]
+        box: Sandbox = self.state["sandbox"]
         return box
 
     def _lookup_changes(self) -> StepChange:

@@ -184,7 +184,7 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
     if language := _language_to_use(proof):
         objections.append(OTHER_LANGUAGE.format(language=language))
-    if state["last"] and not rejected and not objections:
+    if state["is_last"] and not rejected and not objections:
         refusal, waiting = await _ask_hooks(proof)
         if waiting:
             return _ask_person(proof, waiting)
@@ -233,7 +233,7 @@ async def _load_heard(context: StepContext) -> list[JournalEntry]:
 async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
     context, state = proof.context, proof.context.state
-    answers = [*state["asked"], *context.caller.known]
+    answers = [*state["user_answers"], *context.caller.known]
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
@@ -403,8 +403,8 @@ async def _accept(proof: StepProof) -> Step:
 async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
     """Return what the claims of a step may cite.
 
-    What a model was not shown of an observation is marked in it. For an executor's output that is taken as it is,
-    nothing is: it is cited as a whole.
+    What its model was not shown of an observation is marked there as unread, unless an executor's output is the result
+    as it is.
     """
     step, records = context.state["step"], context.state["run"].get("steps") or {}
     limit = observation_limit(context.deps, context.settings, "execute", step.get("executor"))

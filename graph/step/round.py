@@ -122,7 +122,7 @@ class StepRound(StepWork):
         self.legal, self.claimed = offer.legal(controls), self.record["draft"]
         can_recall = offer.bound or offer.more or state["known"] or state["before"]
         offered = [name for name in self.legal if name != "finish_task" and (can_recall or name != "recall")]
-        if not state["last"]:  # in the last step finish_task is legal, but not offered: it equals finish_step (K1)
+        if not state["is_last"]:  # in the last step finish_task is legal, but not offered: it equals finish_step (K1)
             offered.append("finish_task")
         self.offered = offered
         tools = offer.definitions(offered, self.tools, answers=self.record["answers"])
@@ -205,7 +205,7 @@ class StepRound(StepWork):
         if primary_language(declared := decision.arguments.get("language")):
             pause = pause.but(language=known_language(declared))
         waiting, reply = pause.dump(), ""
-        if earlier := find_earlier_answer(state["asked"], question, options, step=id, seen=known_entries(state)):
+        if earlier := find_earlier_answer(state["user_answers"], question, options, step=id, seen=known_entries(state)):
             reply = render_earlier_answer(earlier)
         elif refusal := await self.deps.policies.refusal_of(waiting, state["goal"], self.runtime):
             reply = NOT_ASKED.format(why=refusal)
