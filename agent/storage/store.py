@@ -201,11 +201,14 @@ class Escaped(tuple[str, ...]):
     """A namespace in its stored form."""
 
 
+_ESCAPES = str.maketrans({character: f"%{ord(character):02X}" for character in "%.*"})
+
+
 def escape_namespace(namespace: Namespace) -> Escaped:
     """Return a namespace in its stored form, with labels without dots and stars."""
     if isinstance(namespace, Escaped):
         return namespace
-    return Escaped(re.sub(r"[%.*]", lambda match: f"%{ord(match[0]):02X}", label) for label in namespace)
+    return Escaped(label.translate(_ESCAPES) for label in namespace)
 
 
 def _pattern(path: NamespacePath | None) -> NamespacePath | None:
@@ -214,7 +217,11 @@ def _pattern(path: NamespacePath | None) -> NamespacePath | None:
 
 
 def _unescape(namespace: Namespace) -> Namespace:
-    return tuple(re.sub("%(25|2E|2A)", lambda match: chr(int(match[1], 16)), label) for label in namespace)
+    return tuple(re.sub("%(25|2E|2A)", _character, label) if "%" in label else label for label in namespace)
+
+
+def _character(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16))
 
 
 @contextmanager

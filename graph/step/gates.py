@@ -230,9 +230,9 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Ruling:
     """Refuse a write that its service refused twice, until something else was written or a person spoke (Q69)."""
     if decision_on(call) != "undecided" or context.tools[call["name"]].effect != "write":
         return go
-    key, refusals = call_key(call["name"], call["args"]), list[JournalEntry]()
+    refusals = list[JournalEntry]()
     for entry in context.entries:
-        if _is_equal_write(entry, key) and "refused" in entry:
+        if "refused" in entry and _is_equal_write(entry, call):
             refusals.append(entry)
         elif entry["source"] == "user" or (entry["effect"] in WRITES and entry["ok"]):
             refusals.clear()
@@ -252,9 +252,11 @@ def times_spoken(state: Step) -> int:
     return len(decisions) + len(state["user_answers"]) + len(state["record"]["heard"])
 
 
-def _is_equal_write(entry: JournalEntry, key: str) -> bool:
+def _is_equal_write(entry: JournalEntry, call: Call) -> bool:
     is_write = entry["effect"] == "write" and entry["source"] == "tool"
-    return is_write and call_key(entry["tool"], entry["arguments"]) == key
+    if not is_write or entry["tool"] != call["name"] or entry["arguments"] != call["args"]:
+        return False  # as nearly always, and without the keys of hundreds of writes
+    return call_key(entry["tool"], entry["arguments"]) == call_key(call["name"], call["args"])
 
 
 async def ask_hooks(call: Call, context: CallContext, go: Go) -> Ruling:
@@ -385,7 +387,7 @@ def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) 
         return False
     key, id, first = call_key(call["name"], call["args"]), state["step"]["id"], state["record"]["before"] + 1
     others = {each["id"] for each in (state["run"].get("plan") or {}).get("steps") or ()} - {id}
-    equal = [entry for entry in context.entries if entry["ok"] and _is_equal_write(entry, key)]
+    equal = [entry for entry in context.entries if entry["ok"] and _is_equal_write(entry, call)]
     own = {entry["id"] for entry in equal if entry["step"] == id and _number_of(entry) >= first}
     counted = {entry["id"] for entry in equal if entry["step"] not in others} - (own if only_replaced else set())
     planned = sum(call_key(each["tool"], each["arguments"]) == key for each in state["step"].get("calls") or ())
@@ -400,11 +402,14 @@ def _is_like_unknown(call: Call, context: StepContext) -> bool:
     tool, id = context.tools[call["name"]], context.caller.id
     if tool.repeatable or not (required := tool.parameters.get("required")):
         return False
-    latest = {
-        content_key(tool.tool, entry["arguments"]): entry
+    own = [
+        entry
         for entry in context.entries
         if entry["step"] == id and entry["source"] == "tool" and entry["tool"] == call["name"]
-    }
+    ]
+    if not any(entry.get("unknown") for entry in own):
+        return False
+    latest = {content_key(tool.tool, entry["arguments"]): entry for entry in own}
     latest.pop(content_key(tool.tool, call["args"]), None)
     unknown = (entry["arguments"] for entry in latest.values() if entry.get("unknown"))
     required_values = canonical_json([call["args"].get(name) for name in required])

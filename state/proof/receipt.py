@@ -370,15 +370,24 @@ def was_looked_at(values: Mapping[str, Any]) -> bool:
 
 def was_changed(values: Mapping[str, Any]) -> bool:
     """Return whether anything was changed, or may have been."""
-    return any(row["ok"] or row.get("unknown") for row in effect_rows(values))
+    return any(row["ok"] or row.get("unknown") for row in _settled_rows(values))
 
 
 def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
-    """Return the rows of all calls with effects.
+    """Return the rows of all calls with effects, without secrets.
 
     An unknown outcome is settled if an equal call succeeded later, if a person said that it did not happen, or if the
     judge found what was observed after it to show it.
     """
+    rows = _settled_rows(values)
+    for row in rows:
+        row["arguments"] = redact_json(row["arguments"])
+        if "sources" in row:
+            row["sources"] = redact_json(row["sources"])
+    return rows
+
+
+def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
     writes = [e for e in values.get("journal") or () if e["source"] == "tool" and e.get("effect") in WRITES]
     settled = {row["change"]: row for row in (values.get("audit") or {}).get("settled") or ()}
     denied = denials(values.get("approvals") or ())
@@ -408,14 +417,14 @@ def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
         row: EffectRow = {
             "id": call["id"],
             "tool": call["tool"],
-            "arguments": redact_json(call["arguments"]),
+            "arguments": call["arguments"],
             "ok": call["ok"],
             "effect": call["effect"],
         }
         if call.get("delegated"):
             row["delegated"] = True
         if call.get("sources"):
-            row["sources"] = redact_json(call["sources"])
+            row["sources"] = call["sources"]
         key = call_key(call["tool"], call["arguments"])
         rows.append({**row, "unknown": True} if call.get("unknown") and key not in succeeded else row)
         if call["ok"]:
