@@ -61,13 +61,13 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     # No step works while this node runs, so a running step was interrupted and starts again.
-    running = [id for id, record in values["steps"].items() if record["status"] == "running"]
-    again = {id: change_status(values["steps"][id], {"status": "ready"}) for id in running}
-    values = apply_update(values, {"steps": again})
-    afresh = fresh_attempts(values["steps"])
-    for id in afresh:
+    interrupted = [id for id, record in values["steps"].items() if record["status"] == "running"]
+    restarted = {id: change_status(values["steps"][id], {"status": "ready"}) for id in interrupted}
+    values = apply_update(values, {"steps": restarted})
+    new_attempts = fresh_attempts(values["steps"])
+    for id in new_attempts:
         emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
-    values = apply_update(values, {"steps": afresh})
+    values = apply_update(values, {"steps": new_attempts})
     plan, language = values["plan"], values.get("language", "en")
     spent, granted = values.get("spent") or {}, values.get("granted") or {}
     move = next_move(values, settings, _writers(plan, deps, settings), await accounts_today())
@@ -77,7 +77,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     for id, record in move.changes.items():
         emit_step_finished(runtime, id, record)
     update = _MAKE[move.kind](values, move, settings, runtime)
-    asked = update.pop("messages", [])
+    messages = update.pop("messages", [])
     values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
         if missing := deps.missing_tools(find_step(plan, id)):
@@ -86,19 +86,19 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     rows = checklist(plan, values["steps"], language, answered=False)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    values = apply_update(values, {"steps": closed, "todos": Overwrite(rows), "messages": [*results, *asked]})
+    values = apply_update(values, {"steps": closed, "todos": Overwrite(rows), "messages": [*results, *messages]})
     return difference(state, values)
 
 
 async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
     """Return the update with the user's words to the run since steps were dispatched last."""
-    if not (said := await new_interjections(runtime, values.get("interjection_cursor") or "", RUN)):
+    if not (rows := await new_interjections(runtime, values.get("interjection_cursor") or "", RUN)):
         return {}
-    marked = {row["key"]: row for row in await mark_heard(runtime, said, None)}
-    said = [marked.get(row["key"], row) for row in said]
+    marked = {row["key"]: row for row in await mark_heard(runtime, rows, None)}
+    rows = [marked.get(row["key"], row) for row in rows]
     return {
-        "journal": interjection_entries(said, values.get("journal") or ()),
-        "interjection_cursor": said[-1]["key"],
+        "journal": interjection_entries(rows, values.get("journal") or ()),
+        "interjection_cursor": rows[-1]["key"],
     }
 
 
@@ -111,10 +111,11 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
     """Return the steps that may write, by the tools they list or, without a list, by their executor's tools."""
 
     @cache
-    def may_write(executor: str | None, tools: tuple[str, ...] | None) -> bool:
-        toolbox, named = deps.tools_for(executor, settings), deps.executors.get(executor) if executor else None
-        alone = named is not None and named.works_alone
-        return alone or any(toolbox.effect(name) != "read" for name in toolbox if tools is None or name in tools)
+    def may_write(name: str | None, tools: tuple[str, ...] | None) -> bool:
+        toolbox, executor = deps.tools_for(name, settings), deps.executors.get(name) if name else None
+        if executor is not None and executor.works_alone:
+            return True
+        return any(toolbox.effect(tool) != "read" for tool in toolbox if tools is None or tool in tools)
 
     steps = ((step["id"], step.get("executor"), step.get("tools")) for step in plan["steps"])
     return {id for id, name, tools in steps if may_write(name, None if tools is None else tuple(tools))}
@@ -123,15 +124,15 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     changes: dict[str, StepChange] = {}
     answer = answering_step(values["plan"])
-    shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id]["task"]])
+    messages, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id]["task"]])
     for id, allowance in move.allowances.items():
         record: StepRecord = values["steps"][id]
         if record["status"] == "pending":
             emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
-        begun: StepChange = {"status": "running", "allowance": allowance, "answers": id == answer}
-        begun |= {"today": settings.today_text, "started": record["started"] or now()}
-        changes[id] = change_status(record, begun)
-    return {"steps": merge_records(changes, [records]), "messages": shown}
+        change: StepChange = {"status": "running", "allowance": allowance, "answers": id == answer}
+        change |= {"today": settings.today_text, "started": record["started"] or now()}
+        changes[id] = change_status(record, change)
+    return {"steps": merge_records(changes, [records]), "messages": messages}
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -152,8 +153,8 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
         stamped[id]["spent"] = add(values["steps"][id]["spent"], {"questions": 1})
     steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, [stamped])
     pauses = open_pauses({**values, "steps": steps, "pending": None})
-    asked = ask_person(values, current_pause(pauses))
-    return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
+    update = ask_person(values, current_pause(pauses))
+    return {**update, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
 
 
 def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
@@ -161,53 +162,49 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
     pause = values["steps"][id]["waiting"]
     if settings.at_limit != "ask":
         return load_pause(pause).apply(values, ResolvedAnswer(Answer("declined", NO_QUESTIONS), "policy", now()))
-    own = first_exhausted(step_remaining(values, settings, id), ("questions",)) == "questions"
     needs = ("questions",)
-    account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
-    name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
-    asked = budget_pause(account, "questions", name, replans_left=has_left(values, settings, "replans"))
+    is_of_step = first_exhausted(step_remaining(values, settings, id), needs) == "questions"
+    account = step_account(values, settings, id, needs) if is_of_step else run_account(values, settings, needs=needs)
+    name = f"budget.{id if is_of_step else 'run'}.questions.{account.total('questions'):g}"
+    limit_pause = budget_pause(account, "questions", name, replans_left=has_left(values, settings, "replans"))
     wants = say(account.language, "ask", "wants", step=id, question=_indent(str(pause["question"])))
-    return ask_person(values, asked.but(question=f"{asked.question}\n\n{wants}"))
+    return ask_person(values, limit_pause.but(question=f"{limit_pause.question}\n\n{wants}"))
 
 
 def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """Answer a failed step with another plan, a question, or an honest partial delivery."""
-    codes = {values["steps"][id]["code"] for id in move.steps}
+    language, codes = values.get("language", "en"), {values["steps"][id]["code"] for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
     if _failed_twice(values, move, settings):
-        said = f"it failed twice: {values['steps'][move.steps[0]]['reason']}"
-        row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
+        why = f"it failed twice: {values['steps'][move.steps[0]]['reason']}"
+        row = mode_row("plan", "promotion", say(language, "mode", "promoted", said=why))
         emit(runtime, "mode", **row)
         planning = plan_after_failure(values, _describe_failure(values, move.steps[0]), twice=True)
         return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
-    free = has_left(values, settings, "replans")
+    may_replan = has_left(values, settings, "replans")
     asks = settings.on_failure == "ask" or (BLOCKED in codes and replans and not settings.unattended)
     asks = asks and has_left(values, settings, "questions")
-    if replans and free and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
+    if replans and may_replan and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": plan_after_failure(values, failure), "spent": {"replans": 1}}
+    descriptions = {id: _describe_failure(values, id, language, numbered=True) for id in move.steps}
     if asks:
-        language = values.get("language", "en")
-        shown = "\n".join(
-            _describe_failure(values, id, language, numbered=True) + _last_seen(values, id) for id in move.steps
-        )
-        question = f"{shown}\n\n{say(language, 'ask', 'failure')}"
-        granted = {} if free else {"replans": 1}
+        lines = "\n".join(text + _last_seen(values, id) for id, text in descriptions.items())
+        question = f"{lines}\n\n{say(language, 'ask', 'failure')}"
+        granted = {} if may_replan else {"replans": 1}
         return _ask_about(
             values, move, FailurePause, question, failed=list(move.steps), failure=failure, with_replan=granted
         )
     code = next((code for code in FINAL_CODES if code in codes), "worked")
-    language = values.get("language", "en")
-    shown = "\n".join(_describe_failure(values, id, language, numbered=True) for id in move.steps)
-    return {"steps": handled, "ending": {"code": code, "reason": shown}}
+    return {"steps": handled, "ending": {"code": code, "reason": "\n".join(descriptions.values())}}
 
 
 def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
     """Return whether the run's only step failed again, so that several steps are planned in its place."""
-    again = values["planning"]["why"]["kind"] == "failure" and settings.on_failure == "replan"
-    again = again and values["steps"][move.steps[0]]["code"] not in FINAL_CODES
-    return again and "rounds" in promotion_reasons(values, move.steps[0], settings)
+    is_replanned = values["planning"]["why"]["kind"] == "failure" and settings.on_failure == "replan"
+    may_go_on = values["steps"][move.steps[0]]["code"] not in FINAL_CODES
+    return is_replanned and may_go_on and "rounds" in promotion_reasons(values, move.steps[0], settings)
 
 
 def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -226,10 +223,10 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
     speak = partial(say, values.get("language", "en"), "ask")
-    left = [step for step in values["plan"]["steps"] if records[step["id"]]["status"] not in FINAL]
-    said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
-    lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
-    reached = speak("early", steps=", ".join(move.steps), said=_indent(said))
+    open_steps = [step for step in values["plan"]["steps"] if records[step["id"]]["status"] not in FINAL]
+    why = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
+    lines = "\n".join(f"- {step['id']}: {step['content']}" for step in open_steps)
+    reached = speak("early", steps=", ".join(move.steps), said=_indent(why))
     question = f"{reached}\n\n{speak('early_rest')}\n\n{lines}"
     return _ask_about(values, move, EarlyPause, question, early=list(move.steps))
 
@@ -238,8 +235,7 @@ def _ask_about(values: Json, move: Move, kind: type[OpenPause], question: str, *
     """Ask one of the runtime's own questions about these attempts of steps."""
     attempts = sum(values["steps"][id]["attempt"] for id in move.steps)
     id, options = f"{kind.topic}.{'-'.join(move.steps)}.{attempts}", option_texts("en", kind.topic)
-    asked = ask_person(values, kind.ask(id, question, options=options, **more))
-    return {**asked, "spent": {"questions": 1}}
+    return {**ask_person(values, kind.ask(id, question, options=options, **more)), "spent": {"questions": 1}}
 
 
 def _describe_failure(values: Json, id: str, language: str = "en", *, numbered: bool = False) -> str:
@@ -247,16 +243,16 @@ def _describe_failure(values: Json, id: str, language: str = "en", *, numbered: 
     record = values["steps"][id]
     content = find_step(values["plan"], id)["content"][:200]
     status = catalogue(language)["summary"].get(record["status"], record["status"])
-    said = _indent("; ".join(filter(None, (record["reason"], standstill(record, language)))))
+    why = _indent("; ".join(filter(None, (record["reason"], standstill(record, language)))))
     step = step_numbers(values["plan"])[id] if numbered else id
-    return say(language, "ask", "failed", step=step, content=content, status=status, why=said)
+    return say(language, "ask", "failed", step=step, content=content, status=status, why=why)
 
 
 def _last_seen(values: Json, id: str) -> str:
     """List the last observations of a step, for a person; the planner has them all."""
-    seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
+    latest = [e for e in values.get("journal") or () if e["step"] == id][-3:]
     label = say(values.get("language", "en"), "ask", "seen")
-    return "".join(f"\n- {label}: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
+    return "".join(f"\n- {label}: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in latest)
 
 
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -277,8 +273,8 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
         return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")
-    said = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id], language)))) for id in move.steps}
-    ended = _changed(values, {id: {"status": "exhausted", "reason": said[id], "handled": True} for id in move.steps})
+    reasons = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id], language)))) for id in move.steps}
+    ended = _changed(values, {id: {"status": "exhausted", "reason": reasons[id], "handled": True} for id in move.steps})
     for id, record in ended.items():
         emit_step_finished(runtime, id, record)
     if scope and settings.at_limit != "stop":
@@ -289,13 +285,13 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """End the run with the reasons that the current plan's steps give; steps of earlier plans no longer count."""
-    present = (values["steps"][step["id"]] for step in values["plan"]["steps"])
-    said = (
+    current = (values["steps"][step["id"]] for step in values["plan"]["steps"])
+    reasons = (
         record["finished_task"] or record["reason"]
-        for record in present
+        for record in current
         if record["status"] != "done" or record["finished_task"]
     )
-    return {"ending": {"code": move.key, "reason": "; ".join(dict.fromkeys(text for text in said if text))[:1000]}}
+    return {"ending": {"code": move.key, "reason": "; ".join(dict.fromkeys(filter(None, reasons)))[:1000]}}
 
 
 def _indent(text: str) -> str:

@@ -305,10 +305,8 @@ class EffectLog:
         for row in rows:
             (settled if short_key(row.key) in self.settled else others).append(row)
         entries = zip(others, await self.read(*(row.key for row in others)), strict=True)
-        unaccounted, covered = (
-            list[tuple[str, Json, Account]](),
-            [row for row in settled if row.id and row.turn < self.turn],
-        )
+        unaccounted = list[tuple[str, Json, Account]]()
+        covered = [row for row in settled if row.id and row.turn < self.turn]
         for row, entry in entries:
             if entry and (account := await self.account(row.key, entry, effect)) != "make":
                 unaccounted.append((row.key, entry, account))
@@ -435,10 +433,9 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     """Make the call once and return its outcome, or an UnknownEffect if only a person can decide whether to make it."""
     entry, rows = await log.look(effect)
     if entry is not None:
-        account = await log.account(effect.key, entry, effect)
-        return (
-            _replay(effect, entry) if account == "replay" else await _decide(log, effect, entry, EqualRows(rows), run)
-        )
+        if await log.account(effect.key, entry, effect) == "replay":
+            return _replay(effect, entry)
+        return await _decide(log, effect, entry, EqualRows(rows), run)
     unaccounted, covered = await log.find_unaccounted(rows, effect)
     for key, other, account in unaccounted:
         earlier = replace(effect, key=key)
