@@ -100,6 +100,16 @@ class Subject:
         """The word that frames foreign text."""
         return str(self.run.get("fence") or "")
 
+    @property
+    def planned_steps(self) -> Sequence[Json]:
+        """The steps of the plan."""
+        return (self.run.get("plan") or {}).get("steps") or ()
+
+    @property
+    def evidence(self) -> list[Json]:
+        """What the verdicts cite, each an observation and a quote."""
+        return [item for rows in self.verdicts.values() for row in rows for item in row.get("evidence") or ()]
+
 
 def is_audit_due(settings: Settings, run: Mapping[str, Any], new_entries: Iterable[JournalEntry] = ()) -> bool:
     """Return whether a text must be audited: it rests on reads or changes, or steps of a plan claim to be done.
@@ -285,13 +295,12 @@ def audit_record(subject: Subject, audit_row: AuditRow, looked_up: Sequence[Jour
 
 def _basis(subject: Subject) -> Json:
     """Return what an audit rests on: ids of the changes, of the user's statements and of all observations; quotes."""
-    evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
     journal = [e for e in subject.journal if e["source"] != "result" and not e.get("outside")]
     return {
         "changes": sorted(e["id"] for e in journal if e["effect"] in WRITES),
         "words": sorted(each["id"] for each in user_statements({**subject.run, "journal": journal})),
         "observed": sorted(e["id"] for e in journal),
-        "cited": sorted(f"{e['observation']} {e.get('quote', '')}" for e in evidence),
+        "cited": sorted(f"{item['observation']} {item.get('quote', '')}" for item in subject.evidence),
     }
 
 
@@ -311,7 +320,7 @@ def _accepted_before(subject: Subject) -> dict[str, SentenceRow]:
 
 async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
     """Return the subject with the full text of all changes and cited observations, which the journal may have cut."""
-    cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
+    cited = {item["observation"] for item in subject.evidence}
     journal = [
         await context.caller.texts.load(entry)
         if entry["stored"] and (entry["id"] in cited or entry["effect"] in WRITES)
@@ -324,7 +333,7 @@ async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
 def _instructions(context: CallContext, subject: Subject) -> str:
     """Return the instructions that the work followed: of the profile, and of the executors that the plan names."""
     deps, settings = context.deps, context.settings
-    names = dict.fromkeys(step.get("executor") for step in (subject.run.get("plan") or {}).get("steps") or ())
+    names = dict.fromkeys(step["executor"] for step in subject.planned_steps if step.get("executor"))
     profiles = [deps.executors[name].profile for name in names if name in deps.executors.active]
     return profile_text(settings.profile, "\n".join(filter(None, profiles)), settings.speaks)
 
@@ -336,7 +345,7 @@ def _tool_lines(context: CallContext, subject: Subject) -> str:
     TOOLS.
     """
     toolbox = context.deps.all_tools(context.settings)
-    planned = {name for step in (subject.run.get("plan") or {}).get("steps") or () for name in step.get("tools") or ()}
+    planned = {name for step in subject.planned_steps for name in step.get("tools") or ()}
     in_use = planned | {entry["tool"] for entry in subject.journal if is_tool_call(entry)}
     are_few = len(toolbox) <= TOOLS
     names = [name for name in toolbox if name in in_use or (are_few and not toolbox[name].is_check)][:TOOLS]
@@ -369,11 +378,9 @@ def audit_brief(
     of the text that need no verdict again.
     """
     run, fence = subject.run, subject.fence
-    plan: Mapping[str, Any] = run.get("plan") or {}
     changes = [e for e in subject.journal if e["source"] == "tool" and e["effect"] in WRITES and not e.get("outside")]
     ids = {e["id"] for e in changes}
-    evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
-    cited, shown_whole = _cited_passages(subject, evidence, ids)
+    cited, shown_whole = _cited_passages(subject, ids)
     statements = user_statements({**run, "journal": subject.journal})
     shown_ids = {*ids, *shown_whole, *(each["id"] for each in statements)}
     rest = [e for e in subject.journal if e["id"] not in shown_ids and not e.get("outside")]
@@ -387,20 +394,22 @@ def audit_brief(
         section("earlier", earlier_index(run), fence),
         section("goal", run["goal"]),
         section("user_said", statement_lines(statements, None)),
-        section("plan", _plan_text(plan, subject), fence),
+        section("plan", _plan_text(subject), fence),
         framed("changes", "\n".join(_change_lines(changes, run.get("approvals") or ())) or "none", fence),
         section("cited", cited, fence),
-        section("observations", _index_of_observations(rest, {item["observation"] for item in evidence}), fence),
+        section(
+            "observations", _index_of_observations(rest, {item["observation"] for item in subject.evidence}), fence
+        ),
         section("accepted", "\n".join(accepted), fence),
         framed("claims", numbered or (NONE_NEW if accepted else "(nothing is delivered)"), fence),
         section("note", ACCEPTED if accepted else ""),
     )
 
 
-def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
+def _plan_text(subject: Subject) -> str:
     """Render the steps with their outcome and criteria; for the audit of a step, only that step."""
     lines = []
-    for step in plan.get("steps") or ():
+    for step in subject.planned_steps:
         if subject.step not in (None, step["id"]):
             continue
         record = record_of(subject.steps, step["id"])
@@ -411,7 +420,8 @@ def _plan_text(plan: Mapping[str, Any], subject: Subject) -> str:
         if reason := record["reason"]:
             lines.append(f"  reason: {reason[:300]}")
     if subject.step is None:
-        lines += [f"in the end: {criterion['text']}" for criterion in plan.get("done_when") or ()]
+        on_goal = (subject.run.get("plan") or {}).get("done_when") or ()
+        lines += [f"in the end: {criterion['text']}" for criterion in on_goal]
     return "\n".join(lines)
 
 
@@ -437,14 +447,14 @@ def _cut_middle(text: str, most: int, id: str = "") -> str:
     return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters{how} …] {text[-half:]}"
 
 
-def _cited_passages(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
+def _cited_passages(subject: Subject, changes: Collection[str]) -> tuple[str, set[str]]:
     """Return the cited passages with their context, and the ids of observations shown in full.
 
-    Changes are left out, because they have their own section; short observations are shown once, in full.
+    Those of `changes`, by id, are left out, because they have their own section. Short observations are shown in full.
     """
     entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
     quoted: dict[tuple[str, str], list[str]] = {}
-    for item in evidence:
+    for item in subject.evidence:
         entry, quote = entries.get(item["observation"]), item.get("quote", "")
         if entry is None or not quote or entry["source"] == "result":
             continue

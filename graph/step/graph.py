@@ -60,7 +60,8 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
 def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
     """Continue where the step waited, with its stored calls or claim, so that no model is asked again."""
     record = state["record"]
-    to_executor = state["works_alone"] and not record["delegated"]  # with the calls that the plan wrote down for it
+    # An executor that works on its own gets the step with the calls that the plan wrote down for it.
+    to_executor = state["works_alone"] and not record["delegated"]
     if (calls := record["calls"]) and not (to_executor and calls[0].get("planned")):
         return "delegate" if calls[0].get("delegated") else "act"
     if record["claim"]:
@@ -91,8 +92,8 @@ def after_calls(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
 def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """Return the inputs of `execute` for the step that `sent` names.
 
-    Of other work it gets what it can cite: the observations of planning, of its dependencies, and of steps that a later
-    plan replaced. The date comes from its record, because a brief never changes while a step works.
+    Of other work a step gets the results and observations that it may use: those of planning, of its dependencies, and
+    of steps that a later plan replaced. The date comes from its record, so that its brief stays the same.
     """
     id = sent["id"]
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []

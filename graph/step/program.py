@@ -50,7 +50,7 @@ async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *
 class ProgramCalls(StepCalls):
     """The calls of a step and of its programs."""
 
-    ended: Sequence[Json] | None = None
+    ended_programs: Sequence[Json] | None = None
     """The programs of the attempt that have ended; None until one ends in this node: the record has the others."""
 
     @property
@@ -61,7 +61,7 @@ class ProgramCalls(StepCalls):
 
     def _lookup_changes(self) -> StepChange:
         change = super()._lookup_changes()
-        return change if self.ended is None else {**change, "programs": [*self.ended]}
+        return change if self.ended_programs is None else {**change, "programs": [*self.ended_programs]}
 
     async def run(self) -> Step:
         """Make the calls; the interpreter of a program that goes on in the next node is kept."""
@@ -110,7 +110,7 @@ class ProgramCalls(StepCalls):
         """Run the program up to its first call that was not made; return that call, or None if the program ended."""
         box, id = self.box, self._program_id(program)
         if box.id != id:
-            for earlier in self._ended():  # for their variables
+            for earlier in self._earlier_programs():  # for their variables
                 if earlier["id"] not in box.finished:
                     await box.begin(earlier["id"], earlier["code"], self.tools)
                     if await self._replay(program) is not None:
@@ -226,12 +226,12 @@ class ProgramCalls(StepCalls):
         entry = await self.caller.texts.put_entry(entry)
         self.new_entries.append(entry)
         emit_observation(self.runtime, entry)
-        self.ended = [*self._ended(), {"id": id, "code": program["args"]["code"]}] if box.id else []
+        self.ended_programs = [*self._earlier_programs(), {"id": id, "code": program["args"]["code"]}] if box.id else []
 
-    def _ended(self) -> Sequence[Json]:
+    def _earlier_programs(self) -> Sequence[Json]:
         """Return the programs of this attempt whose variables the next one sees."""
-        ended = self.state["record"]["programs"] if self.ended is None else self.ended
-        return [each for each in ended if each["id"].startswith(f"{self.caller.attempt}.")]
+        programs = self.state["record"]["programs"] if self.ended_programs is None else self.ended_programs
+        return [each for each in programs if each["id"].startswith(f"{self.caller.attempt}.")]
 
     def _program_id(self, program: Call) -> str:
         return f"{self.caller.attempt}.{self.caller.rounds}.{program.get('position', 0)}"
