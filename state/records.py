@@ -181,7 +181,7 @@ class JournalEntry(TypedDict):
     """True if it is unknown whether the write took effect."""
     refused: NotRequired[int]
     """Of a write that was certainly refused, and does not succeed by waiting: how often people had spoken by then; see
-    `declined_before` of `graph/step/gates.py`."""
+    `limit_refusals` of `graph/step/gates.py`."""
     same_as: NotRequired[str]
     """The observation with the same result."""
     heard: NotRequired[Json]
