@@ -49,7 +49,7 @@ from pydantic import ConfigDict
 
 from donewhen import Agent, AgentOptions, Models, Run, Settings
 
-NOBODY = {"confirm": "never", "approvals": "never", "on_question": "assume", "on_exhausted": "deliver"}
+UNATTENDED = {"confirm": "never", "approvals": "never", "on_question": "assume", "on_exhausted": "deliver"}
 """The settings of a run in which there is nobody to ask."""
 
 
@@ -88,11 +88,11 @@ def donewhen_solver(
             Models(InspectChatModel(model=get_model(), limits=limits), models),
             [*_as_tools(state.tools, effects or {}, limits), *tools],
             storage="memory:",
-            settings={**NOBODY, **own},
+            settings={**UNATTENDED, **own},
             options=AgentOptions(record=False),
         )
         async with agent:
-            run = await agent.start(_as_request(state.messages))
+            run = await agent.start([*_from_sample(state.messages)])
         if limits.errors:
             raise limits.errors[0]
         if limits.failure and run.status == "failed":  # an outage is no wrong answer
@@ -242,10 +242,6 @@ def _from_inspect(output: ModelOutput) -> AIMessage:
 
 
 # The request and the tools -----------------------------------------------------------------------------------------
-
-
-def _as_request(messages: Iterable[ChatMessage]) -> list[AnyMessage]:
-    return [*_from_sample(messages)]
 
 
 def _from_sample(messages: Iterable[ChatMessage]) -> Iterator[AnyMessage]:

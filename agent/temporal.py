@@ -141,9 +141,9 @@ class _Activities:
         return await self._status_of(run)
 
     async def _status_of(self, run: Run) -> ThreadStatus:
-        asked = [{key: pause.get(key) for key in ("id", "kind", "step", "asked_at")} for pause in run.pending]
+        questions = [{key: pause.get(key) for key in ("id", "kind", "step", "asked_at")} for pause in run.pending]
         due = (await self._agent.info(run)).due if run.status == "waiting" else ""
-        return ThreadStatus(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", asked, due)
+        return ThreadStatus(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", questions, due)
 
     @activity.defn(name="donewhen.answer")
     async def answer(self, thread_id: str, answer: Any, question: str | None) -> None:
@@ -266,7 +266,7 @@ class ThreadWorkflow:
         await self._at_once(_Activities.tell, text)
 
     async def _at_once(self, method: Callable[..., Any], *arguments: Any) -> None:
-        """Call an activity beside the run, on the worker that has the workflow; it takes no place among the runs."""
+        """Call an activity beside the run, on the worker that has the workflow. It does not count among its runs."""
         await workflow.execute_local_activity_method(
             method,
             args=[workflow.info().workflow_id, *arguments],
@@ -296,7 +296,7 @@ def _seconds_until(due: str) -> float:
     return max((datetime.fromisoformat(due) - workflow.now()).total_seconds(), 0.1)
 
 
-# For whoever wants something done ------------------------------------------------------------------------------------
+# For callers ---------------------------------------------------------------------------------------------------------
 
 
 class TemporalRuns:
@@ -333,8 +333,8 @@ class TemporalRuns:
         except WorkflowAlreadyStartedError:
             description = await self._client.get_workflow_handle(thread_id).describe()
             if not request_id or await description.memo_value("request_id", "") != request_id:
-                unfinished = f"the run of thread {thread_id!r} has not ended: answer it, cancel it, or use restart=True"
-                raise ThreadWaiting(unfinished) from None
+                problem = f"the run of thread {thread_id!r} has not ended: answer it, cancel it, or use restart=True"
+                raise ThreadWaiting(problem) from None
         return self.get(thread_id)
 
     async def look(self, thread_id: str) -> None:
@@ -485,9 +485,9 @@ async def run_worker(
             begins runs with the one that you make current (`temporal worker deployment set-current-version`).
         dead_after: As of `TemporalRuns`, for what was submitted in the storage.
     """
-    made = pkgutil.resolve_name(agent) if isinstance(agent, str) else agent
-    made = made if isinstance(made, Agent) else made()
-    activities, runs = _Activities(made), TemporalRuns(client, task_queue, dead_after=dead_after)
+    source = pkgutil.resolve_name(agent) if isinstance(agent, str) else agent
+    own_agent: Agent = source if isinstance(source, Agent) else source()
+    activities, runs = _Activities(own_agent), TemporalRuns(client, task_queue, dead_after=dead_after)
     restrictions = SandboxRestrictions.default.with_passthrough_modules("donewhen")
     pinned = WorkerDeploymentConfig(
         WorkerDeploymentVersion(task_queue, version),
@@ -504,9 +504,9 @@ async def run_worker(
         graceful_shutdown_timeout=GRACE,
         deployment_config=pinned if version else None,
     )
-    async with made:
+    async with own_agent:
         ends = asyncio.Event()
-        working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(made, runs))
+        working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(own_agent, runs))
         for task in (working, handing):
             task.add_done_callback(lambda _: ends.set())
         try:
@@ -515,7 +515,7 @@ async def run_worker(
         finally:
             handing.cancel()
             activities.draining = True
-            made.drain()
+            own_agent.drain()
             await worker.shutdown()
             await asyncio.wait({working, handing})
         for task in (working, handing):

@@ -1,7 +1,7 @@
-"""Addresses that somebody else gave: which may be posted to, and a request to the very address that was checked.
+"""Post to URLs that strangers gave: only to public addresses, and only to those that were checked.
 
-A name can lead to a public address while it is checked and to this machine a moment later. So it is resolved once, and
-the request goes to the address found then, under the name's own Host and certificate.
+A name can lead to a public address while it is checked, and to this machine a moment later. So it is resolved once, and
+the request goes to the checked address, with the Host and the certificate of the name.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def is_public(address: str) -> bool:
 
 
 async def public_addresses(url: str) -> list[str]:
-    """Return the IP addresses of a web address; none if one of them is not public, or it cannot be resolved."""
+    """Return the IP addresses of a URL; none if one of them is not public, or if its name cannot be resolved."""
     try:
         parsed = httpx.URL(url)
         if parsed.scheme not in ("http", "https") or not parsed.raw_host:

@@ -64,9 +64,9 @@ TASKS, PUSHES = ("donewhen", "a2a", "tasks"), ("donewhen", "a2a", "pushes")
 """Store namespaces of tasks, by owner, and of URLs to notify, by task."""
 MARK = "a2a_task"
 """The key of a thread's metadata with the task of its last request; threads without it are not served."""
-PATIENCE = 3.0
+CANCEL_SECONDS = 3.0
 """Seconds that a running call has to end when its task is cancelled."""
-SECONDS = 10.0
+NOTIFY_SECONDS = 10.0
 """Seconds that a notified URL has to answer."""
 STATES = {
     "waiting": TaskState.TASK_STATE_INPUT_REQUIRED,
@@ -80,12 +80,12 @@ STATES = {
 OPEN = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 ENDED = {state for state in STATES.values() if state != TaskState.TASK_STATE_INPUT_REQUIRED}
 MOST_PARTIAL = 1000
-"""The most notifications for which is remembered which URLs accepted them while others did not."""
+"""The most notifications, accepted by some URLs and not by others, of which it is remembered who accepted them."""
 MOST_NESTED = 100
 """The most nested lists and objects of a body, as in protobuf."""
 INVALID_REQUEST = -32600
 SHOWN = "donewhen.shown"
-"""The key of a call's state under which is the run that waited when the answer arrived."""
+"""The key in the state of a request with an answer: the run as it waited when the answer arrived."""
 
 
 class PushNotifications:
@@ -126,10 +126,10 @@ class PushNotifications:
         accepted = self._accepted.setdefault(event["id"], set())
         if len(self._accepted) > MOST_PARTIAL:  # the oldest were given up
             del self._accepted[next(iter(self._accepted))]
-        async with httpx.AsyncClient(timeout=SECONDS) as http:
+        async with httpx.AsyncClient(timeout=NOTIFY_SECONDS) as http:
             for push in pushes:
-                if push.id not in accepted and (failed := await self._post(http, push, body)):
-                    problem = f"{push.url}: {failed}"
+                if push.id not in accepted and (failure := await self._post(http, push, body)):
+                    problem = f"{push.url}: {failure}"
                 else:
                     accepted.add(push.id)
         if problem:
@@ -275,8 +275,9 @@ def _read_push(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
 def with_run(task: Task, run: Run) -> Task:
     """Return the task in the state of its run, with its question or its outcome."""
     if run.status in STATES:
-        asked = run.pending[0] if run.pending else None
-        parts = [new_text_part(_question(run)), new_data_part(_handle(asked))] if asked else [new_text_part(run.answer)]
+        parts = [new_text_part(run.answer)]
+        if run.pending:
+            parts = [new_text_part(_question_text(run)), new_data_part(_question_data(run.pending[0]))]
         _set_status(task, STATES[run.status], parts)
         if STATES[run.status] == TaskState.TASK_STATE_COMPLETED:
             del task.artifacts[:]
@@ -288,9 +289,9 @@ def with_notification(task: Task, event: Json) -> Task:
     """Return the task in the state that a notification of its run has."""
     data = event["data"]
     state = STATES.get(data["status"], TaskState.TASK_STATE_FAILED)
-    questions = [str(one["text"]) for one in data.get("questions") or ()]
-    texts = questions[:1] or [str(data.get("answer") or data.get("problem") or "")]
-    _set_status(task, state, [new_text_part(texts[0])])
+    questions = data.get("questions")
+    text = questions[0]["text"] if questions else data.get("answer") or data.get("problem") or ""
+    _set_status(task, state, [new_text_part(str(text))])
     return task
 
 
@@ -309,7 +310,7 @@ def _artifact(task_id: str, answer: str) -> Artifact:
     return Artifact(artifact_id=f"{task_id}.answer", name="answer", parts=[new_text_part(answer)])
 
 
-def _question(run: Run) -> str:
+def _question_text(run: Run) -> str:
     question = run.pending[0]["text"]
     return question if run.problem in ("", run.pending[0].get("problem")) else f"{run.problem}\n\n{question}"
 
@@ -319,11 +320,11 @@ def _shows_question(task: Task, pause: Mapping[str, Any]) -> bool:
     return any(part.get("id") == pause["id"] for part in get_data_parts(task.status.message.parts))
 
 
-def _handle(pause: Pause) -> Json:
+def _question_data(pause: Pause) -> Json:
     """Return a question for programs that ask it in their own way: its text, and its options or form."""
     form = {"schema": pause["schema"]} if "schema" in pause else {}
-    asked = {"question": load_pause(pause).message_text(choices=False), "options": list(pause.get("options") or ())}
-    return {"id": pause["id"], "kind": pause["kind"], **asked, **form}
+    question = {"question": load_pause(pause).message_text(choices=False), "options": list(pause.get("options") or ())}
+    return {"id": pause["id"], "kind": pause["kind"], **question, **form}
 
 
 # The endpoint ------------------------------------------------------------------------------------------------------
@@ -408,7 +409,7 @@ class _Runs(AgentExecutor):
         task = context.current_task
         self._cancelled.add(task.id)
         cancelling = asyncio.create_task(self._agent.cancel(task.context_id, "cancelled over A2A"))
-        if not (await asyncio.wait({cancelling}, timeout=PATIENCE))[0] and task.id in self._working:
+        if not (await asyncio.wait({cancelling}, timeout=CANCEL_SECONDS))[0] and task.id in self._working:
             self._working[task.id].cancel()
         await self._send_outcome(TaskUpdater(event_queue, task.id, task.context_id), with_run(task, await cancelling))
 
@@ -418,12 +419,12 @@ class _Requests(DefaultRequestHandler):
 
     def __init__(self, agent: "Agent", tasks: _Tasks, card: AgentCard, **options: Any) -> None:
         super().__init__(_Runs(agent), tasks, card, **options)
-        self._served, self._kept = agent, tasks
+        self._agent, self._tasks = agent, tasks
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
         await self._check(params.message, context)
-        sent: Message | Task = await super().on_message_send(params, context)
-        return sent
+        reply: Message | Task = await super().on_message_send(params, context)
+        return reply
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -442,13 +443,13 @@ class _Requests(DefaultRequestHandler):
                 await self._check_answer(message, context)
             elif message.parts:  # else the protocol's own error says so
                 read_goal(get_message_text(message))
-                await check_owner(self._served, message.context_id, resolve_user_scope(context))
+                await check_owner(self._agent, message.context_id, resolve_user_scope(context))
         except DoneWhenError as error:
             raise InvalidParamsError(message=str(error)) from None
 
     async def _check_answer(self, message: Message, context: ServerCallContext) -> None:
         """Remember the question that is open when an answer arrives: the answer is for that one."""
-        if (task := await self._kept.get(message.task_id, context)) is None:
+        if (task := await self._tasks.get(message.task_id, context)) is None:
             return
         if task.status.state in OPEN:
             raise UnsupportedOperationError(
@@ -458,7 +459,7 @@ class _Requests(DefaultRequestHandler):
             raise UnsupportedOperationError(
                 message=f"task {task.id} is over: send a new request, without its taskId, in the same context"
             )
-        context.state[SHOWN] = await self._served.get(task.context_id)
+        context.state[SHOWN] = await self._agent.get(task.context_id)
 
 
 async def check_owner(agent: "Agent", thread: str, owner: str) -> None:
@@ -515,18 +516,18 @@ def a2a_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        going = [asyncio.create_task(_resume_task(agent, task)) for task in await tasks.read_unfinished()]
+        resuming = [asyncio.create_task(_resume_task(agent, task)) for task in await tasks.read_unfinished()]
         yield
         await agent.aclose()
-        await asyncio.gather(*going, return_exceptions=True)
+        await asyncio.gather(*resuming, return_exceptions=True)
 
     path = httpx.URL(url).path or "/"
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, path)]
-    return Starlette(routes=routes, middleware=[Middleware(_Shallow)], lifespan=lifespan)
+    return Starlette(routes=routes, middleware=[Middleware(_DepthLimit)], lifespan=lifespan)
 
 
-class _Shallow:
-    """Refuses a body that is nested so deeply that the libraries behind fail in reading it."""
+class _DepthLimit:
+    """Refuses bodies that are nested too deeply for the libraries behind it to read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -547,10 +548,10 @@ class _Shallow:
             return
         whole = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def again() -> Any:
+        async def receive_again() -> Any:
             return whole.pop() if whole else await receive()
 
-        await self._app(scope, again, send)
+        await self._app(scope, receive_again, send)
 
 
 def _is_deep(body: bytes) -> bool:

@@ -33,7 +33,7 @@ CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
 CHECK_SECONDS = 3.0
 """Seconds between two checks of whether another process continued an open thread."""
-SEARCHED = 5000
+MOST_SEARCHED = 5000
 """The most threads, latest first, that a search examines."""
 TITLE_CHARS = 200
 DEMO_GOALS = ("List the files in this folder", "Count the Python files", "Search for TODO")
@@ -98,7 +98,7 @@ class Conversations:
         Working threads are marked; `title` is a person's name for the thread.
         """
         words = search.casefold().split()
-        infos = await self._agent.threads(SEARCHED if words else limit + 1)
+        infos = await self._agent.threads(MOST_SEARCHED if words else limit + 1)
         async with self._agent.storage.reader() as (_, store):
             titles = await _titles(store)
         rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in infos]
@@ -122,15 +122,14 @@ class Conversations:
     async def delete(self, thread_id: str) -> None:
         """Delete a thread with all its data. Raises UnknownThread, and ThreadBusy while it is at work."""
         await self._agent.delete(thread_id)
-        if gone := self._open.pop(thread_id, None):
-            gone.add({"type": "gone"})
+        if conversation := self._open.pop(thread_id, None):
+            conversation.add({"type": "gone"})
 
     async def start(self, goal: str, thread_id: str | None) -> str:
         """Start a request on a new thread or this one. Raises the error if it cannot start."""
         picture = await self._picture(thread_id) if thread_id else None
         stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
-        events = [{**picture, "run": None, "journal": [], "said": []}] if picture else []
-        await self._begin(stream, Conversation(events))
+        await self._begin(stream, Conversation([_without_run(picture)] if picture else []))
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
@@ -151,14 +150,14 @@ class Conversations:
         """Answer the question `id`. Raises StaleAnswer if it is not pending."""
         conversation = await self._conversation(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
-        await self._begin(stream, conversation, _spoken_words(conversation.events, id, value))
+        await self._begin(stream, conversation, _words_event(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
         """Continue a stopped or interrupted request; with `steer`, the person's words, it is planned again."""
         conversation = await self._conversation(thread_id)
         stream = self._agent.stream_resume(thread_id, steer=steer, on_leave="continue")
-        answered = {"type": "answered", "question": "", "text": steer} if steer else None
-        await self._begin(stream, conversation, answered)
+        words = {"type": "answered", "question": "", "text": steer} if steer else None
+        await self._begin(stream, conversation, words)
 
     async def tell(self, thread_id: str, text: str) -> None:
         """Send a message to a working run. Raises ResumeError if none works, ThreadBusy if it takes no messages."""
@@ -191,8 +190,8 @@ class Conversations:
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
-            if (now := self._open.get(thread_id, conversation)) is not conversation:
-                conversation, number = now, 0
+            if (current := self._open.get(thread_id, conversation)) is not conversation:
+                conversation, number = current, 0
             if number == len(conversation.events):
                 try:
                     await asyncio.wait_for(conversation.changed.wait(), CHECK_SECONDS)
@@ -232,12 +231,11 @@ class Conversations:
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             return Conversation([picture], updated=updated)
-        talk = picture["messages"]
-        if talk and talk[-1] == {"by": "user", "text": picture["run"]["goal"]}:
-            talk = talk[:-1]  # the last message is the goal, which has an event of its own
-        conversation = Conversation(
-            [{**picture, "messages": talk, "run": None, "journal": [], "said": []}], elsewhere=True, updated=updated
-        )
+        messages = picture["messages"]
+        if messages and messages[-1] == {"by": "user", "text": picture["run"]["goal"]}:
+            messages = messages[:-1]  # the last message is the goal, which has an event of its own
+        first = {**_without_run(picture), "messages": messages}
+        conversation = Conversation([first], elsewhere=True, updated=updated)
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation
 
@@ -274,27 +272,27 @@ class Conversations:
             await self._reload(thread_id, conversation)
 
     async def _reload(self, thread_id: str, conversation: Conversation) -> None:
-        now = await self._open_thread(thread_id)
+        reloaded = await self._open_thread(thread_id)
         if self._open.get(thread_id) is conversation and conversation.stream is None:
-            self._open[thread_id] = now
+            self._open[thread_id] = reloaded
             conversation.changed.set()
 
-    async def _begin(self, stream: RunStream, conversation: Conversation, spoken: Json | None = None) -> None:
+    async def _begin(self, stream: RunStream, conversation: Conversation, words: Json | None = None) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
-        `said` is an event with the person's words; it comes first.
+        `words` is an event with the person's words; it comes first.
         """
         if self._is_at_work(stream.thread_id):
             raise ThreadBusy(f"thread {stream.thread_id} is at work")
         first = await anext(stream)
-        old = self._open.get(stream.thread_id)
+        before = self._open.get(stream.thread_id)
         conversation.stream, conversation.updated = stream, None
         self._open[stream.thread_id] = conversation
-        if spoken:
-            conversation.add(spoken)
+        if words:
+            conversation.add(words)
         conversation.add(event_view(first))
-        if old is not None and old is not conversation:
-            old.changed.set()
+        if before is not None and before is not conversation:
+            before.changed.set()
         self._spawn(self._relay(stream, conversation), stream.thread_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None], thread_id: str) -> None:
@@ -326,6 +324,11 @@ class Conversations:
             "journal": [observation_view(entry) for entry in observations if entry["tool"]],
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
+
+
+def _without_run(picture: Json) -> Json:
+    """Return a picture with the conversation alone: the events that follow show the run."""
+    return {**picture, "run": None, "journal": [], "said": []}
 
 
 async def _titles(store: Any) -> dict[str, str]:
@@ -362,11 +365,11 @@ def _pending(events: list[Json]) -> list[Json]:
     return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
 
 
-def _spoken_words(events: list[Json], id: str, value: Any) -> Json | None:
-    """Return a person's words at a pause; None for a button without words."""
-    asked = [load_pause(pause) for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
-    question = asked[0].question if asked else ""
-    if asked and isinstance(value, dict) and isinstance(asked[0], FormPause) and asked[0].takes_as_is(value):
+def _words_event(events: list[Json], id: str, value: Any) -> Json | None:
+    """Return the event with a person's words at a pause; None for a button without words."""
+    pauses = [load_pause(pause) for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
+    question = pauses[0].question if pauses else ""
+    if pauses and isinstance(value, dict) and isinstance(pauses[0], FormPause) and pauses[0].takes_as_is(value):
         return {"type": "answered", "question": question, "text": filled_lines(value) or "–"}
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
     return {"type": "answered", "question": question, "text": text} if text else None

@@ -46,18 +46,18 @@ async def serve(
     async with AsyncExitStack() as stack:
         agent = await open_agent(stack)
         agent.models("triage")  # a missing key or a wrong name raises before a page is opened
-        listening = listen(port or stored.port, or_free=not port)
-        address = f"{HOST}:{listening.getsockname()[1]}"
+        listener = listen(port or stored.port, or_free=not port)
+        address = f"{HOST}:{listener.getsockname()[1]}"
         hosts = frozenset([address, address.replace(HOST, "localhost")])
         if port or not stored.port:  # another page of this folder may use the stored port
-            stored.write(listening.getsockname()[1])
+            stored.write(listener.getsockname()[1])
         link = f"http://{address}/#token={stored.token}"
         say(link)
         if browser:
             webbrowser.open(link)
         app = page(Conversations(agent, metadata), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ def listen(port: int, *, or_free: bool = False) -> socket.socket:
 
     Raises ConfigError if the port cannot be used.
     """
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, port))
-        listening.listen()  # connections wait until the server is ready
+        listener.bind((HOST, port))
+        listener.listen()  # connections wait until the server is ready
     except OSError as error:
-        listening.close()
+        listener.close()
         if or_free and port:
             return listen(0)
         raise ConfigError(f"port {port} cannot be used ({error.strerror}): name another one with --port") from None
-    return listening
+    return listener

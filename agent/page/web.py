@@ -1,7 +1,7 @@
 """The web application of the page: static files, and an API that needs the token of the printed link.
 
 The token comes in a header and never in a cookie, so no other page can use it. Requests to other host names are
-refused, so nobody can point a foreign name here.
+refused, so it is of no use to point a foreign name to this machine.
 """
 
 import asyncio
@@ -166,8 +166,8 @@ async def _about(conversations: Conversations, _: str, request: Request) -> Any:
 
 async def _threads(conversations: Conversations, _: str, request: Request) -> Any:
     limit = request.query_params.get("limit", "")
-    shown = min(int(limit), MOST_LISTED) if limit.isascii() and limit.isdecimal() and len(limit) < 10 else LISTED
-    return await conversations.threads(request.query_params.get("search", ""), shown)
+    count = min(int(limit), MOST_LISTED) if limit.isascii() and limit.isdecimal() and len(limit) < 10 else LISTED
+    return await conversations.threads(request.query_params.get("search", ""), count)
 
 
 async def _start(conversations: Conversations, _: str, request: Request) -> Any:

@@ -27,7 +27,7 @@ AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
 
 def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
-    """Return a decorator of `auth.on`, whose types require a separate handler for every action."""
+    """Return a decorator of `auth.on` as one that takes any handler; its own type has another one for each action."""
     return cast(Callable[[AuthHandler], AuthHandler], action)
 
 
@@ -73,9 +73,8 @@ def _is_local_name(name: str | None) -> bool:
 
 def _is_own_host(name: str | None) -> bool:
     try:
-        return (
-            _is_local_name(name) or name == "api" or bool(ipaddress.ip_address(str(name)))
-        )  # "api": the server calls itself
+        # The server calls itself as "api".
+        return _is_local_name(name) or name == "api" or bool(ipaddress.ip_address(str(name)))
     except ValueError:
         return False
 
@@ -112,23 +111,22 @@ async def refuse_state_update(ctx: Auth.types.AuthContext, value: dict[str, Any]
 @_on(auth.on.crons.create)
 @_on(auth.on.crons.update)
 async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Refuse a scheduled run with invalid settings, and store nothing but its settings, in one place.
+    """Refuse a scheduled run with invalid settings; store its settings in one place, and nothing beside them.
 
-    The server would read the owner of the run from the rest, and it refuses a run with settings in two places.
+    From what stands beside them, the server would read the owner of the run. It refuses a run with settings in two
+    places.
     """
     payload = value.get("payload") or {}
-    has_settings = any(
-        payload.get(place) for place in ("config", "context")
-    )  # an update of the schedule alone has neither
+    has_settings = bool(payload.get("config") or payload.get("context"))  # an update of the schedule alone has neither
     configurable, context = _check_run(payload)
-    asked = {**configurable, **context}
+    wanted = {**configurable, **context}
     if has_settings:
         granted = _check_settings(configurable, context).model_dump(mode="json", exclude_unset=True)
         payload.pop("context", None)  # in place, because the server keeps using its own object
         payload["config"] = payload.get("config") or {}
         payload["config"]["configurable"] = {
-            **{name: asked[name] for name in ("cron_id",) if name in asked},
-            **{name: granted[name] for name in asked if name in granted},
+            **{name: wanted[name] for name in ("cron_id",) if name in wanted},
+            **{name: granted[name] for name in wanted if name in granted},
         }
     return _filter_by_owner(ctx, value)
 

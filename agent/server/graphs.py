@@ -49,10 +49,10 @@ def settings_for(configurable: Mapping[str, Any], context: Mapping[str, Any]) ->
     `configurable` may have keys of other programs. Raises ConfigError for invalid values, and for misspelt names in
     `context`.
     """
-    asked = {key: value for key, value in {**configurable, **context}.items() if not key.startswith(_PREFIXES)}
-    if wrong := misspelt_settings({key: value for key, value in context.items() if key in asked}):
+    wanted = {key: value for key, value in {**configurable, **context}.items() if not key.startswith(_PREFIXES)}
+    if wrong := misspelt_settings({key: value for key, value in context.items() if key in wanted}):
         raise ConfigError(f"settings: {'; '.join(wrong)}")
-    granted, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
+    granted, refused = confine_settings(pinned, wanted, models=not (served.tokens or served.settings))
     if problem := profile_problem(granted.profile, _all_executors):
         raise ConfigError(f"settings: {problem}")
     return granted, refused

@@ -155,7 +155,7 @@ async def test_a_failed_run_is_a_failed_task_over_a2a(server: str, client: LangG
     assistant = (await client.assistants.search(graph_id="agent"))[0]["assistant_id"]
     remote, store = RemoteAgent(f"a2a:{server}/a2a/{assistant}", poll=0.1), InMemoryStore()
     failed = await remote.work(Handoff("x" * 100_001, "k1", "k1", "far", "failed", "", store=store, tell=str))
-    assert "ended the task as failed: The goal has 100,001 characters" in failed.failed
+    assert "ended the task as failed: The goal has 100,001 characters" in failed.failure
     again = await remote.work(Handoff("hello", "k2", "k2", "far", "failed", "", store=store, tell=str))
     assert again.output == "Hello to you."
 
