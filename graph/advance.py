@@ -32,7 +32,7 @@ from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, plan_after_failure, plan_growth, promotion_reasons
-from donewhen.state.plan.steps import BLOCKED, fresh_attempts, next_needs, standstill
+from donewhen.state.plan.steps import BLOCKED, fresh_attempts, next_needs, standstill_notice
 from donewhen.state.plan.text import step_numbers
 from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
@@ -243,7 +243,7 @@ def _describe_failure(values: Json, id: str, language: str = "en", *, numbered: 
     record = values["steps"][id]
     content = find_step(values["plan"], id)["content"][:200]
     status = catalogue(language)["summary"].get(record["status"], record["status"])
-    why = _indent("; ".join(filter(None, (record["reason"], standstill(record, language)))))
+    why = _indent("; ".join(filter(None, (record["reason"], standstill_notice(record, language)))))
     step = step_numbers(values["plan"])[id] if numbered else id
     return say(language, "ask", "failed", step=step, content=content, status=status, why=why)
 
@@ -273,7 +273,9 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
         return ask_person(values, pause)
     emit(runtime, "note", text=f"Out of budget: {reason}.")
-    reasons = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id], language)))) for id in move.steps}
+    reasons = {
+        id: "; ".join(filter(None, (reason, standstill_notice(values["steps"][id], language)))) for id in move.steps
+    }
     ended = _changed(values, {id: {"status": "exhausted", "reason": reasons[id], "handled": True} for id in move.steps})
     for id, record in ended.items():
         emit_step_finished(runtime, id, record)

@@ -47,7 +47,7 @@ from donewhen.state.language.texts import catalogue, other_language, say, say_wh
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
-from donewhen.state.proof.evidence import EvidenceScope, enough, read_goal_check
+from donewhen.state.proof.evidence import EvidenceScope, read_goal_check, satisfies
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.outcome import (
     is_goal_reached,
@@ -374,7 +374,7 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
-        if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
+        if verdict["verdict"] == "cited" and not satisfies("cited", goal[verdict["criterion"] - 1], level):
             verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT, "by": "judge"}
     return doubts_to_send_back(delivery.audit, only_words=True)
 

@@ -28,7 +28,7 @@ PLANNING = "p"
 
 REPLIES = ("donewhen", "replies")
 """The namespace of a store in which the reply of the round at work is saved."""
-SAID = "said_"
+SPEECH_PREFIX = "said_"
 """The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
 TASK = "task"
 """The name of the call that shows a step in the conversation."""

@@ -207,14 +207,14 @@ def conceal_json(value: Any) -> Any:
     return _json(value, conceal, _CERTAIN)
 
 
-def secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Return whether a field of this name usually has a secret: `api_key`, `DB_PASSWORD`, `X-Auth-Token`."""
     return _names_secret(name, _WIDE)
 
 
 def known_secrets(variables: Mapping[str, str], *more: str | None) -> tuple[str, ...]:
     """Return the values of variables with secret names, and `more`; longest first, without common words."""
-    named = [value.strip() for name, value in variables.items() if secret_name(name)]
+    named = [value.strip() for name, value in variables.items() if is_secret_name(name)]
     secrets = {value for value in (*named, *(each or "" for each in more)) if _is_secret(value)}
     return tuple(sorted(secrets, key=lambda secret: (-len(secret), secret)))
 

@@ -38,7 +38,7 @@ from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
 from donewhen.state.people.payload import comparable_text
-from donewhen.state.secrets import hide_in_error, hide_known, secret_name
+from donewhen.state.secrets import hide_in_error, hide_known, is_secret_name
 from donewhen.state.values import is_too_deep, same_json
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[s
     A value is a key if its name says so: by the document's security schemes, or by custom. Any other value counts as
     one, too, unless it is words, a number, a date or a media type, which may be in answers by chance.
     """
-    named = {str(value).strip(): name.lower() in keys or secret_name(name) for name, value in owners}
+    named = {str(value).strip(): name.lower() in keys or is_secret_name(name) for name, value in owners}
     whole = [value for value, is_key in named.items() if is_key or not PLAIN.fullmatch(value)]
     tokens = [re.sub(r"bearer\s+", "", value, count=1, flags=re.I) for value in whole]
     return [each for each in dict.fromkeys([*whole, *tokens]) if len(each) >= SHORTEST_HIDDEN]

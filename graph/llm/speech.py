@@ -30,7 +30,7 @@ from pydantic_core import from_json
 
 from donewhen.graph.events import ANSWER, emit, keep_speech
 from donewhen.graph.llm.printed import TEXT_ARGUMENTS
-from donewhen.state.channels import SAID
+from donewhen.state.channels import SPEECH_PREFIX
 from donewhen.state.pattern import pattern
 from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 from donewhen.state.settings import Settings
@@ -328,7 +328,7 @@ class Voice:
         if (utterance := self._utterances.get(argument)) is None:
             task = self._task if argument in ("finish_step.result", "finish_task.result") else ""
             utterance = self._utterances[argument] = _Utterance(
-                f"{'' if self._answer or argument not in OWN_MESSAGES else SAID}{uuid4().hex}", task
+                f"{'' if self._answer or argument not in OWN_MESSAGES else SPEECH_PREFIX}{uuid4().hex}", task
             )
         where = {"argument": argument} if argument else {}
         marked = {"answer": True} if self._answer or (argument == ANSWER and self._ends) else {}

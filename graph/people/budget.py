@@ -12,7 +12,7 @@ from donewhen.state.language.texts import option_key, option_texts, say, transla
 from donewhen.state.ledger import Amounts, DayAccount, Limits, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
-from donewhen.state.plan.steps import standstill
+from donewhen.state.plan.steps import standstill_notice
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
@@ -86,7 +86,7 @@ def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: 
 
 
 def _row(step: Mapping[str, Any], record: StepRecord, language: str) -> Json:
-    stands = standstill(record, language) if record["status"] != "done" else ""
+    stands = standstill_notice(record, language) if record["status"] != "done" else ""
     return {"id": step["id"], "content": step["content"], "spent": record["spent"], "standstill": stands}
 
 

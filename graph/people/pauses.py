@@ -20,7 +20,7 @@ from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.sync import run_in_thread
 from donewhen.state.channels import OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
-from donewhen.state.people.answers import edited_draft
+from donewhen.state.people.answers import read_draft
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, NULL_TASK_ID, RESUME
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import JournalEntry
@@ -108,7 +108,7 @@ def keep_open(values: Mapping[str, Any], pending: OpenPause, problem: str, value
 
     The pause keeps the text of an edit, so that the person can correct it.
     """
-    again = pending.but(problem=problem, draft=edited_draft(value) or pending.draft)
+    again = pending.but(problem=problem, draft=read_draft(value) or pending.draft)
     messages = values["messages"]
     if typed_reply(messages) is None and not problem:
         return {"pending": again.dump()}

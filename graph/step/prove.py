@@ -31,11 +31,11 @@ from donewhen.state.plan.steps import MALFORMED
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
-    enough,
     ground_claim,
     is_change,
     read_goal_check,
     read_references,
+    satisfies,
     stale_reads,
 )
 from donewhen.state.proof.journal import observation
@@ -85,7 +85,7 @@ class Proof:
         return [
             verdict
             for verdict in self.rows
-            if not verdict.get("stays") and not enough(verdict["verdict"], checks[verdict["criterion"] - 1], level)
+            if not verdict.get("stays") and not satisfies(verdict["verdict"], checks[verdict["criterion"] - 1], level)
         ]
 
 
@@ -252,7 +252,7 @@ async def _audit_result(proof: StepProof) -> list[str]:
     for_judge = list[int]()  # criteria that a judge decides; what structure rejects, no judge can accept
     for number, verdict in proof.verdicts.items():
         criterion, is_cited = proof.criteria[number - 1], verdict["verdict"] == "cited"
-        if is_cited and not criterion.get("check") and not enough("cited", criterion, settings.verification):
+        if is_cited and not criterion.get("check") and not satisfies("cited", criterion, settings.verification):
             for_judge.append(number)
     is_answer = proof.is_answer
     if not (for_judge or is_answer):

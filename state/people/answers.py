@@ -115,7 +115,7 @@ def why_not_for(ids: Collection[str], *own: str | None) -> str | None:
     return None
 
 
-def edited_draft(value: Any) -> str:
+def read_draft(value: Any) -> str:
     """Return the text of an edit, to be shown again if it was not accepted; "" for any other answer."""
     shape = read_shape(value)
     fields = shape.fields if isinstance(shape, AnswerShape) else {}

@@ -80,7 +80,7 @@ def next_needs(record: StepRecord) -> tuple[str, ...]:
     return ROUND
 
 
-def standstill(record: StepRecord, language: str = "en") -> str:
+def standstill_notice(record: StepRecord, language: str = "en") -> str:
     """Return a notice about a step whose last rounds brought nothing new; "" otherwise."""
     rounds = record["silent"]
     return say(language, "ask", "standstill", rounds=rounds) if rounds >= SILENT_ROUNDS else ""

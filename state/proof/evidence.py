@@ -276,7 +276,7 @@ def _reference_of(key: Any, value: Any) -> Any:
     return {"observation": key, **({"quote": quote} if isinstance(quote, str) and quote.strip() else {})}
 
 
-def enough(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
+def satisfies(verdict: str, criterion: Mapping[str, Any], level: str) -> bool:
     """Return whether a verdict satisfies the criterion at this level.
 
     A check decides its criterion at every level; a criterion may ask for a judge.

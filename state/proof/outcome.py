@@ -7,7 +7,7 @@ from typing import Any
 from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.proof.audit import DOUBTFUL, is_unexplained
-from donewhen.state.proof.evidence import enough
+from donewhen.state.proof.evidence import satisfies
 from donewhen.state.proof.journal import canonical_json
 from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
 from donewhen.state.records import StepRecord
@@ -46,7 +46,7 @@ def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> b
     """Return whether a step is done and every criterion satisfies the level."""
     verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record["verdicts"]}
     return record["status"] == "done" and all(
-        enough(verdicts.get(number, "failed"), criterion, level)
+        satisfies(verdicts.get(number, "failed"), criterion, level)
         for number, criterion in enumerate(criteria_of(step), 1)
     )
 
@@ -69,7 +69,7 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Ste
 def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
     """Return whether all of the goal's own criteria satisfy the level (D06)."""
     rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
-    return all(enough(row["verdict"], criterion, level) for criterion, row in rows)
+    return all(satisfies(row["verdict"], criterion, level) for criterion, row in rows)
 
 
 def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.people.answers import Answer, edited_draft
+from donewhen.state.people.answers import Answer, read_draft
 from donewhen.state.people.edit import plan_document
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.written import strip_invisible
@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, named: str) -> No
     problem = edited(text)
     assert isinstance(problem, str)
     assert named in problem
-    assert edited_draft(hitl("plan", plan=text)) == text
+    assert read_draft(hitl("plan", plan=text)) == text
 
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: strip_invisible(text).strip() == text.strip() != "")

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from donewhen.state.criteria import criteria_of
-from donewhen.state.proof.evidence import enough, read_goal_check, read_references
+from donewhen.state.proof.evidence import read_goal_check, read_references, satisfies
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | st.text(max_size=8),
@@ -221,11 +221,11 @@ def test_where_claims_are_enough_words_are_but_no_blanks() -> None:
 def test_what_each_level_demands(level: str, good_enough: set[str]) -> None:
     """DESIGN 5, V09: fails closed, level by level; a check decides alone, what was only cited is never called proven,
     and a criterion may ask for a judge of its own, but for the level of the original protocol."""
-    assert {v for v in ("failed", "unverified", "cited", "proven") if enough(v, {}, level)} == good_enough
-    assert not enough("cited", {"check": {"tool": "look"}}, level)
-    assert enough("proven", {"check": {"tool": "look"}}, level)
-    assert enough("cited", {"judge": True}, level) == (level == "claimed")
-    assert enough("unverified", {"judge": True}, level) == (level == "claimed")
+    assert {v for v in ("failed", "unverified", "cited", "proven") if satisfies(v, {}, level)} == good_enough
+    assert not satisfies("cited", {"check": {"tool": "look"}}, level)
+    assert satisfies("proven", {"check": {"tool": "look"}}, level)
+    assert satisfies("cited", {"judge": True}, level) == (level == "claimed")
+    assert satisfies("unverified", {"judge": True}, level) == (level == "claimed")
 
 
 def test_a_step_without_criteria_is_done_when_its_content_is() -> None:
