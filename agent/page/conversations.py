@@ -206,7 +206,7 @@ class Conversations:
     async def observation(self, thread_id: str, id: str) -> Json:
         """Return the full result of a call. Raises UnknownThread if there is no such observation."""
         entry = await self._agent.observation(thread_id, id)
-        fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
+        fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at", "sources")}
         return {**fields, **_arguments(entry)}
 
     async def aclose(self) -> None:
@@ -386,7 +386,7 @@ def event_view(event: Mapping[str, Any]) -> Json:
 
 def observation_view(entry: Mapping[str, Any]) -> Json:
     """Return an observation in the page's form."""
-    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
+    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds", "sources")}
     return {**fields, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 

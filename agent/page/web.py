@@ -139,7 +139,7 @@ def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]
 async def serve_texts(request: Request) -> Response:
     """Return the page's texts in the first of the requested languages that has a catalogue."""
     language = known_language(*request.query_params.get("languages", "").split(","))
-    texts: dict[str, Any] = {"language": language}
+    texts: dict[str, Any] = {"language": language, "source": catalogue(language)["source"]}
     for section in ("plan", "terminal", "meter", "page"):
         texts |= catalogue(language)[section]
     return JSONResponse(texts, headers=HEADERS)

@@ -105,15 +105,26 @@ export function difference(text) {
 
 // --- calls
 
-export function argumentsOf(call) {
+// The arguments of a call, and beside each where it comes from, as far as that was looked for; `observe` opens a result.
+export function argumentsOf(call, observe) {
   const rows = Object.entries(call.shown ?? {});
-  const row = ([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { dir: "auto" }, value));
+  const of = (name) => (call.sources ?? []).filter((each) => each.argument === name || [".", "["].includes(each.argument.slice(name.length)[0]) && each.argument.startsWith(name));
+  const row = ([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { dir: "auto" }, value),
+    of(name).length ? el("td", {}, ...of(name).map((each) => sourceOf(each, name, observe))) : null);
   const table = rows.length ? el("table", { className: "args" }, ...rows.map(row)) : null;
   const texts = (call.changes ?? []).flatMap((change) => [
     el("div", { className: "about" }, change.name),
     change.is_diff ? difference(change.text) : plainText(change.text),
   ]);
   return [table, ...texts].filter(Boolean);
+}
+
+function sourceOf({ argument, value, source }, name, observe) {
+  const inside = argument === name ? "" : `${argument.slice(name.length)} `;
+  if (!source) return el("div", { className: "source none" }, "← ", inside, fill(words.source.none, { value }));
+  const text = fill(words.source[source.kind === "plan" && source.at ? "step" : source.kind] ?? source.kind, source).trim();
+  const result = ["result", "expression"].includes(source.kind);
+  return el("div", { className: "source" }, "← ", inside, result ? button(text, () => observe(source.at, source.kind === "result" ? value : ""), "evidence") : text);
 }
 
 const LINE = 200;

@@ -1,7 +1,7 @@
 // What a person is asked, as forms: a plan edited in place, a call, a question. Words are typed in the box at the bottom.
 //
 // A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
-// what was changed and not sent; and `planText(edited)`, the text of a plan.
+// what was changed and not sent; `planText(edited)`, the text of a plan; and `observe(id, quote)`, which opens a result.
 import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "/draw.js";
 import { Fields } from "/fields.js";
 import { markdown } from "/markdown.js";
@@ -154,11 +154,12 @@ function toolsOf(step, pending, changed) {
 
 // --- a call
 
-function callForm(pending, { send, reply, draft }) {
+function callForm(pending, { send, reply, draft, observe }) {
   const given = pending.arguments ?? {};
+  const calls = 1 + (pending.batch?.length ?? 0); // one answer is for all of them
   const fields = new Arguments(given, draft.read() ?? argumentsIn(pending.draft), () => draft.keep(fields.values));
   fields.node.hidden = !fields.changed;
-  const run = button(words.allow, () => {
+  const run = button(calls > 1 ? fill(words.allow_all, { calls }) : words.allow, () => {
     if (fields.node.hidden || !fields.changed) return send({ type: "approve" });
     const edited = fields.read();
     if (edited) send({ type: "edit", edited_action: { name: "approve_tool", args: { arguments: JSON.stringify(edited) } } });
@@ -168,8 +169,11 @@ function callForm(pending, { send, reply, draft }) {
     if (fields.node.hidden) draft.keep(null);
     else fields.node.querySelector("textarea, input")?.focus();
   }, "quiet");
-  return [el("h2", {}, pending.tool), markdown(pending.question ?? ""), ...argumentsOf(pending), fields.node,
-    el("div", { className: "buttons" }, run, button(words.refuse, () => reply("refusal"), "quiet"), edit, endRun(send))];
+  const question = markdown(pending.question ?? ""), own = argumentsOf(pending, observe);
+  const list = () => el("div", { className: "calls", tabIndex: 0, role: "group", "aria-label": fill(words.all_calls, { calls }) }, question);
+  const shown = calls > 1 ? [...own, list()] : [question, ...own]; // the list goes on from the first of them
+  return [el("h2", {}, pending.tool), ...shown, fields.node,
+    el("div", { className: "buttons" }, run, button(calls > 1 ? words.refuse_all : words.refuse, () => reply("refusal"), "quiet"), edit, endRun(send))];
 }
 
 // What a person had written before, of a refused edit: an object, or nothing that can be read.
@@ -228,9 +232,9 @@ const asField = (value) => (typeof value === "string" ? value : JSON.stringify(v
 
 // --- a question
 
-function questionForm(pending, { send, reply, several }) {
+function questionForm(pending, { send, reply, several, observe }) {
   const choices = (pending.options ?? []).map((each) => button(each, () => send(each), "quiet"));
-  const call = pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending)] : [];
+  const call = pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending, observe)] : [];
   const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
   const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
   return [markdown(pending.question ?? ""), ...call, pending.hint ? el("div", { className: "note", dir: "auto" }, pending.hint) : null,

@@ -9,7 +9,7 @@ const TAGS = new Set(["div", "p", "ul", "ol", "li", "blockquote", "table", "thea
 const TURNS = new Set(["p", "ul", "ol", "blockquote", "table"]); // reads from the right where its text does
 const trusted = globalThis.trustedTypes?.createPolicy("page", { createScriptURL: (address) => address === "/reader.js" && address });
 
-let reader = null;
+let reader = start(); // before the first text comes: a question is not to wait for it
 let reading = null; // the text that is with the reader, and the timer of its patience
 let ids = 0;
 const waiting = new Set(); // texts to be read

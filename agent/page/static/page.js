@@ -172,7 +172,7 @@ function keepPlace() {
   new ResizeObserver(() => {
     if (!atEnd) return;
     const news = view?.news; // what is asked is read from its beginning
-    if (view) view.news = null;
+    if (view && !news?.querySelector(".md:not([data-drawn])")) view.news = null; // until then it grows
     if (news?.isConnected) news.scrollIntoView({ block: news.clientHeight > $("main").clientHeight ? "start" : "nearest" });
     else if (!view?.parts.ask) toEnd();
   }).observe($("log"));

@@ -38,7 +38,7 @@ export function callNode(event, observe) {
   let result = [];
   const draw = () => { // what nobody opens is not drawn
     if (!node.open) return;
-    if (!drawn) body.append(...argumentsOf(event));
+    if (!drawn) body.append(...argumentsOf(event, observe));
     drawn = true;
     body.append(...result);
     result = [];
@@ -153,6 +153,9 @@ function auditNode(audit, observe) {
   return el("div", { className: "audit" }, problem, ...missing, ...rows);
 }
 
+// The values of a call that names no path, in one line.
+const valuesOf = (given) => Object.values(given ?? {}).map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(", ").replace(/\s+/g, " ").slice(0, 120);
+
 export function receiptNode(receipt, run, observe) {
   const steps = receipt.steps ?? [];
   const criteria = steps.flatMap((step) => step.criteria ?? []);
@@ -171,7 +174,7 @@ export function receiptNode(receipt, run, observe) {
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effects = (receipt.effects ?? []).map((each) =>
-    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? ""}`, each.ok ? "" : " ✗"));
+    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)}`, each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`);
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)

@@ -229,6 +229,7 @@ export class View {
         reply: (how) => this.acts.reply(each.id, how),
         draft: this.acts.draft(each.id),
         planText: (edited) => this.acts.planText(each.id, edited),
+        observe: this.observe,
       });
       return el("section", { className: "card ask", "aria-label": words.waiting_status },
         why && el("div", { className: "problem", role: "alert" }, why),
@@ -368,7 +369,7 @@ export class View {
     const found = step ? { id, tool: words.result, text: step.result } : await this.acts.observation(id);
     const text = wholeText(found.text ?? "", quote);
     text.classList.add("observed");
-    dialog(`${found.id} ${found.tool ?? ""}`, ...argumentsOf(found), el("div", { className: "code" }, text, copyButton(() => found.text ?? "")));
+    dialog(`${found.id} ${found.tool ?? ""}`, ...argumentsOf(found, this.observe), el("div", { className: "code" }, text, copyButton(() => found.text ?? "")));
     $("dialog").querySelector("mark")?.scrollIntoView({ block: "center" });
   }
 }

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.agent.page.test_page import READ, READING, agent
 from tests.kit.places import ROOT
-from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, browser, picture, playwright, say
+from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
 from tests.kit.screens.pages import served
 
 pytestmark = MARKS
@@ -102,6 +102,66 @@ async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None
         assert await tab.locator(".user").all_inner_texts() == ["change it", "read it first", "2023", "not this file"]
         assert "not this file" in receipt
         assert "2023" in receipt
+
+
+async def test_where_arguments_come_from_stands_beside_them() -> None:
+    """X15: each argument of a call that asks has its source beside it; a result opens there, its value marked."""
+
+    def read_invoice() -> str:
+        """Read the invoice."""
+        return '{"payee": {"iban": "DE89 3704 0044 0532 0130 00"}, "amount": 120.5}'
+
+    def pay(iban: str, amount: float, reference: str) -> str:
+        """Pay."""
+        return "paid"
+
+    made = call("pay", iban="DE89 3704 0044 0532 0130 00", amount=120.5, reference="RF-2291")
+    plan = submit_plan([{"content": "Pay it", "tools": ["read_invoice", "pay"]}])
+    execute = [call("read_invoice"), made, finish_step("paid", "s1.2")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    paying = Agent(model, [read_invoice, pay], storage="memory:", effects={"read_invoice": "read"})
+    async with served(paying) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "pay the invoice")
+        await tab.click("text=Run it")
+        sources = tab.locator(".card.ask .args .source")
+        await playwright.expect(sources).to_have_text(["← s1.1 payee.iban", "← s1.1 amount", "← no source: RF-2291"])
+        assert not (found := await axe(tab)), found
+        await sources.first.locator("button").click()
+        assert await tab.inner_text("dialog mark") == "DE89 3704 0044 0532 0130 00"
+        await tab.press("dialog", "Escape")
+        await tab.click("text=Run this call")
+        await tab.wait_for_selector(".receipt")
+        await tab.click(".receipt > summary")
+        await tab.locator(".receipt .evidence", has_text="pay").last.click()
+        await playwright.expect(tab.locator("dialog .source")).to_have_text(["← a call that you approved"] * 3)
+
+
+async def test_the_calls_of_a_program_are_approved_as_one_list() -> None:
+    """Decision 0082: the buttons say for how many calls they are and are in sight, and the receipt tells the calls apart."""
+    pytest.importorskip("pydantic_monty")
+
+    def refund(order: str, amount: float) -> str:
+        """Refund an order."""
+        return "refunded"
+
+    code = "for n in range(60):\n    refund(f'A{n:02}', n + 0.5)\n"
+    plan = submit_plan([{"content": "Refund them", "tools": ["refund"]}])
+    execute = [call("run_program", code=code), finish_step("done", "s1.61")]
+    settings = Settings(programs=True, approvals="each")
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    async with served(Agent(model, [refund], storage="memory:", settings=settings)) as page, browser(page) as tab:
+        await say(tab, "refund them")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".calls li >> nth=58")
+        run = tab.locator("button:text('Run all 60 calls')")
+        await playwright.expect(run).to_be_in_viewport(ratio=1)
+        await playwright.expect(tab.locator("button:text('Don’t run any of them')")).to_be_in_viewport(ratio=1)
+        assert "A00" in await tab.inner_text(".card.ask .args"), "the first call stands above the others"
+        assert not (found := await axe(tab)), found
+        await run.click()
+        await tab.wait_for_selector(".receipt")
+        await tab.click(".receipt > summary")
+        assert "[s1.60] refund A59, 59.5" in await tab.inner_text(".receipt")
 
 
 async def test_open_questions_are_answered_in_any_order() -> None:
