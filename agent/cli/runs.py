@@ -235,7 +235,8 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
         terminal.line(link, whole=True)
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(open_in_stack, asdict(choices), address, port=port, browser=browser, say=say))
+        options = {"port": port, "browser": browser, "receipt_key": config.receipt_key}
+        asyncio.run(serve(open_in_stack, asdict(choices), address, say=say, **options))
     return 0
 
 

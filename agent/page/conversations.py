@@ -62,10 +62,13 @@ class Conversation:
 
 
 class Conversations:
-    """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`."""
+    """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`.
 
-    def __init__(self, agent: Agent, metadata: Json) -> None:
-        self._agent, self._metadata = agent, metadata
+    `receipt_key` is the private key with which saved receipts are signed; "" signs none.
+    """
+
+    def __init__(self, agent: Agent, metadata: Json, receipt_key: str = "") -> None:
+        self._agent, self._metadata, self._receipt_key = agent, metadata, receipt_key
         self._open: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -174,6 +177,19 @@ class Conversations:
             conversation.updated = (await self._agent.info(thread_id)).updated
             conversation.add({"type": "undone", "run": {**run.to_dict(), "pending": []}})
         return report.to_dict()
+
+    async def receipt(self, thread_id: str) -> Json:
+        """Return the receipt as a file, with its verification. Raises DoneWhenError before the request ends."""
+        from donewhen.receipts import export_receipt
+
+        text = await export_receipt(self._agent, thread_id, self._receipt_key or None)
+        return {"text": text, **await self.verify(text)}
+
+    async def verify(self, text: str | bytes) -> Json:
+        """Check a receipt; return the verification."""
+        from donewhen.receipts import verify_receipt
+
+        return (await asyncio.to_thread(verify_receipt, text)).to_dict()
 
     def stop(self, thread_id: str) -> None:
         """Ask the thread to stop at its next clean point. Raises ThreadBusy if another process works on it."""

@@ -33,8 +33,12 @@ async def serve(
     port: int,
     browser: bool,
     say: Callable[[str], None],
+    receipt_key: str = "",
 ) -> None:
-    """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError."""
+    """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError.
+
+    `receipt_key` signs the receipts that are saved there.
+    """
     try:
         import uvicorn
 
@@ -55,7 +59,7 @@ async def serve(
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata), stored.token, hosts)
+        app = page(Conversations(agent, metadata, receipt_key), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listener])
 

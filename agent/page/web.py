@@ -48,6 +48,8 @@ LISTED, MOST_LISTED = 50, 2000
 """Threads in the list: by default, and at most."""
 MOST_OF_FILE = 500_000_000
 """The most bytes of a dropped file."""
+MOST_OF_RECEIPT = 20_000_000
+"""The most bytes of a receipt to check."""
 Numbered = tuple[int, dict[str, Any]]
 PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
 """(all conversations, the path's thread, the request) → a response, or a JSON value"""
@@ -61,6 +63,7 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
         Route("/api/words", serve_texts),
         Route("/api/about", to_handler(_about)),
         Route("/api/files", to_handler(_drop), methods=["POST"]),
+        Route("/api/receipts", to_handler(_verify), methods=["POST"]),
         Route("/api/threads", to_handler(_threads)),
         Route("/api/threads", to_handler(_start), methods=["POST"]),
         Route("/api/threads/{thread}", to_handler(_delete), methods=["DELETE"]),
@@ -70,6 +73,7 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
         Route("/api/threads/{thread}/plan-text", to_handler(_plan_text), methods=["POST"]),
         Route("/api/threads/{thread}/go-on", to_handler(_go_on), methods=["POST"]),
         Route("/api/threads/{thread}/tell", to_handler(_tell), methods=["POST"]),
+        Route("/api/threads/{thread}/receipt", to_handler(_receipt)),
         Route("/api/threads/{thread}/undo", to_handler(_undo), methods=["POST"]),
         Route("/api/threads/{thread}/stop", to_handler(_stop), methods=["POST"]),
         Route("/api/threads/{thread}/observations/{observation}", to_handler(_observation)),
@@ -145,12 +149,17 @@ async def serve_texts(request: Request) -> Response:
     return JSONResponse(texts, headers=HEADERS)
 
 
-async def _read_body(request: Request) -> dict[str, Any]:
-    body = b""
+async def _read_bytes(request: Request, most: int) -> bytes:
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST:
-            raise DoneWhenError(f"the body must have at most {MOST} bytes")
+        if len(body) > most:
+            raise DoneWhenError(f"the body must have at most {most} bytes")
+    return bytes(body)
+
+
+async def _read_body(request: Request) -> dict[str, Any]:
+    body = await _read_bytes(request, MOST)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -225,6 +234,14 @@ async def _drop(conversations: Conversations, _: str, request: Request) -> Any:
         content.seek(0)
         name = await asyncio.to_thread(keep_file, conversations.folder, request.query_params.get("name", ""), content)
     return {"name": name}
+
+
+async def _receipt(conversations: Conversations, thread: str, _: Request) -> Any:
+    return await conversations.receipt(thread)
+
+
+async def _verify(conversations: Conversations, _: str, request: Request) -> Any:
+    return await conversations.verify(await _read_bytes(request, MOST_OF_RECEIPT))
 
 
 async def _stop(conversations: Conversations, thread: str, _: Request) -> Any:

@@ -31,6 +31,8 @@ const acts = {
   observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
   undo: (step, dry) => said(post(at(thread, "undo"), { step, dry_run: dry })),
   planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
+  saveReceipt: () => said(get(at(thread, "receipt"))),
+  checkReceipt: async (file) => (await said(ask("receipts", { method: "POST", body: file }))).json(),
   draft: (id) => ({ read: () => draft(formKey(id)), keep: (value) => keep(formKey(id), value) }),
 };
 
@@ -190,6 +192,22 @@ function menu(show) {
   $("menu").setAttribute("aria-expanded", String(show));
 }
 
+// --- the colours: those of the system, or what was chosen in this browser
+
+const THEMES = { system: "◐", light: "☀", dark: "☾" };
+
+function theme(chosen) {
+  const now = chosen in THEMES ? chosen : "system";
+  document.documentElement.dataset.theme = now;
+  const label = `${words.theme}: ${words[`theme_${now}`]}`;
+  Object.assign($("theme"), { textContent: THEMES[now], title: label, ariaLabel: label });
+  $("theme").onclick = () => {
+    const names = Object.keys(THEMES), next = names[(names.indexOf(now) + 1) % names.length];
+    keep("theme", next === "system" ? null : next);
+    theme(next);
+  };
+}
+
 // --- files that are dropped, or chosen, are put into the folder
 
 async function put(files) {
@@ -245,6 +263,7 @@ async function start() {
     $(id).setAttribute("aria-label", label);
     if ($(id).tagName === "BUTTON") $(id).title = label;
   }
+  theme(draft("theme"));
   composer = new Composer(send);
   threads = new Threads(open, (error) => view.problem(error.message));
   $("menu").addEventListener("click", () => menu(!$("side").classList.contains("open")));

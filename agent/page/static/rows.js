@@ -156,7 +156,30 @@ function auditNode(audit, observe) {
 // The values of a call that names no path, in one line.
 const valuesOf = (given) => Object.values(given ?? {}).map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(", ").replace(/\s+/g, " ").slice(0, 120);
 
-export function receiptNode(receipt, run, observe) {
+// A receipt as a file: saved, or checked, with what was found.
+export function receiptFile(run, { saveReceipt, checkReceipt }) {
+  const found = el("div", { className: "note", role: "status" });
+  const tell = ({ ok, problem, lines, key }, name) => {
+    found.className = ok ? "note" : "wrong";
+    found.textContent = `${name}: ${ok ? `${fill(words.verified, { lines })}; ${key ? fill(words.signed_with, { key }) : words.not_signed}` : problem}`;
+  };
+  const chosen = el("input", { type: "file", accept: ".json", hidden: true, onchange: async ({ target }) => {
+    const [file] = target.files;
+    try { tell(await checkReceipt(file), file.name); } catch { /* said on the page */ }
+    target.value = "";
+  } });
+  const save = async () => {
+    const { text, ...verification } = await saveReceipt().catch(() => ({}));
+    if (text === undefined) return;
+    const name = `receipt-${run.thread_id.slice(0, 8)}.json`, href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    el("a", { href, download: name }).click();
+    URL.revokeObjectURL(href);
+    tell(verification, name);
+  };
+  return el("div", {}, el("div", { className: "buttons" }, button(words.save_receipt, save, "quiet"), button(words.check_receipt, () => chosen.click(), "quiet"), chosen), found);
+}
+
+export function receiptNode(receipt, run, observe, file) {
   const steps = receipt.steps ?? [];
   const criteria = steps.flatMap((step) => step.criteria ?? []);
   const done = steps.filter((step) => step.status === "done").length;
@@ -183,7 +206,7 @@ export function receiptNode(receipt, run, observe) {
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
   return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
-    el("div", { className: "receipt-step" }, ...list(words.effects, effects), el("div", { className: "buttons back" }), ...list(words.decisions, lines)));
+    el("div", { className: "receipt-step" }, ...list(words.effects, effects), el("div", { className: "buttons back" }), ...list(words.decisions, lines), file));
 }
 
 // What would come of undoing changes, or came of it; `carryOut` is asked for where all of it can be undone.

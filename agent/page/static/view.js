@@ -3,7 +3,7 @@ import { Answer } from "/answer.js";
 import { $, argumentsOf, button, copyButton, dialog, el, fill, name, wholeText, words } from "/draw.js";
 import { formOf } from "/forms.js";
 import { markdown } from "/markdown.js";
-import { ENDED, Step, callNode, meterPart, receiptNode, undoNodes } from "/rows.js";
+import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "/rows.js";
 
 export class View {
   // `acts`: what asks or tells the rest of the page; see page.js.
@@ -273,7 +273,7 @@ export class View {
     if (stopped) return this.stopped(words.stopped);
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
-    this.part("receipt", () => receiptNode(run.receipt, run, this.observe));
+    this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts)));
     this.offerAgain(run);
     if (run.receipt.changed) this.offerUndo();
   }

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from langchain_core.tools import tool
 from langgraph.types import interrupt
 from pydantic import BaseModel, Field
@@ -211,6 +213,46 @@ async def test_a_file_is_dropped_in(tmp_path: Path) -> None:
         await tab.wait_for_selector("text=b.txt is in the folder now.")
     kept = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
     assert kept == {"data.csv": "old", "data (2).csv": "a,b", "b.txt": "b"}
+
+
+async def test_the_colours_are_chosen_and_kept() -> None:
+    """N76: those of the system, or what was chosen in this browser, also by keyboard; axe finds nothing in either."""
+    async with served(agent()) as page, browser(page, size=PHONE, scheme="dark") as tab:
+        dark = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        await tab.focus("#theme")
+        await tab.keyboard.press("Enter")
+        assert await tab.get_attribute("#theme", "aria-label") == "Theme: light"
+        await tab.reload()
+        await tab.wait_for_selector(".empty")
+        assert await tab.get_attribute("#theme", "aria-label") == "Theme: light"
+        assert await tab.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+        assert not (found := await axe(tab)), found
+        await tab.click("#theme")
+        await tab.emulate_media(color_scheme="light")
+        assert await tab.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+        assert not (found := await axe(tab)), found
+
+
+async def test_a_receipt_is_saved_and_checked(tmp_path: Path) -> None:
+    """It is signed with the user's key; a saved file is checked, and the line that was changed is named."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    async with served(agent(triage=[answer("Four.")]), receipt_key=pem) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "two and two")
+        await tab.click(".receipt > summary")
+        async with tab.expect_download() as coming:
+            await tab.click("text=Save as a file")
+        download = await coming.value
+        await download.save_as(file := tmp_path / "receipt.json")
+        found = tab.locator(".receipt [role=status]")
+        await playwright.expect(found).to_contain_text("as they were written; signed with ")
+        file.write_text(file.read_text("utf-8").replace("Four.", "Five."), "utf-8")
+        await tab.set_input_files(".receipt input[type=file]", file)
+        await playwright.expect(found).to_have_text(re.compile(r"receipt\.json: Line \d+ was changed\."))
+        assert not (complaints := await axe(tab)), complaints
+        (tmp_path / "note.json").write_text("{}")
+        await tab.set_input_files(".receipt input[type=file]", tmp_path / "note.json")
+        await playwright.expect(found).to_contain_text("This is no receipt")
 
 
 async def test_conversations_are_found_renamed_and_deleted() -> None:
