@@ -137,7 +137,7 @@ async def test_where_arguments_come_from_stands_beside_them() -> None:
 
 
 async def test_the_calls_of_a_program_are_approved_as_one_list() -> None:
-    """Decision 0082: the buttons are in sight and say for how many calls they are; the receipt tells the calls apart."""
+    """Decision 0082: the buttons are in sight and say for how many calls they are; the receipt tells them apart."""
     pytest.importorskip("pydantic_monty")
 
     def refund(order: str, amount: float) -> str:
