@@ -299,7 +299,7 @@ class Conversations:
         `words` is an event with the person's words; it comes first.
         """
         if self._is_at_work(stream.thread_id):
-            raise ThreadBusy(f"thread {stream.thread_id} is at work")
+            raise ThreadBusy("this conversation is at work already, perhaps from another tab: this was not taken")
         first = await anext(stream)
         before = self._open.get(stream.thread_id)
         conversation.stream, conversation.updated = stream, None

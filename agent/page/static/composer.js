@@ -55,6 +55,7 @@ export class Composer {
   show() {
     const use = this.use();
     const shown = { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, changes: words.what_changes, refusal: words.why }[use.kind];
+    $("log").classList.toggle("at-rest", use.kind === "goal");
     if ($("text").placeholder !== shown) $("text").placeholder = shown;
     const several = use.kind === "answer" && this.view.pending.length > 1;
     const question = (use.asked?.question ?? "").split("\n")[0];

@@ -1,6 +1,6 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
 import { Answer } from "/answer.js";
-import { $, argumentsOf, button, copyButton, dialog, el, fill, name, wholeText, words } from "/draw.js";
+import { $, argumentsOf, button, copyButton, dialog, el, fill, name, sign, wholeText, words } from "/draw.js";
 import { formOf } from "/forms.js";
 import { markdown } from "/markdown.js";
 import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "/rows.js";
@@ -101,6 +101,12 @@ export class View {
   person(text, note = "") {
     this.add(el("div", { className: "user said", dir: "auto" }, text));
     return note && this.add(el("div", { className: "note end", role: "status" }, note));
+  }
+
+  // An earlier request: put into the box, to be changed and asked again, where the box takes a request.
+  request(text) {
+    const edit = sign("✎", words.edit_request, () => this.acts.write(text), { className: "plain edit-request" });
+    this.add(el("div", { className: "asked-before" }, edit, el("div", { className: "user said", dir: "auto" }, text)));
   }
 
   // What was said to the working run, here or elsewhere, is in one of its rounds now, or came too late.
@@ -314,7 +320,7 @@ export class View {
     for (const [at, message] of talk.entries()) {
       if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
       else if (at === last) this.goal(message.text);
-      else this.person(message.text);
+      else this.request(message.text);
     }
     if (!run) return;
     this.takeRun(run);

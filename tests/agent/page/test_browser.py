@@ -227,13 +227,17 @@ async def test_threads_are_listed_and_opened_again() -> None:
         await tab.wait_for_selector("strong:text('Six')")
         assert await tab.inner_text(".answer td >> nth=1") == "2"
         assert await tab.locator("#threads li").count() == 2
-        assert "abgeschlossen" in await tab.inner_text("#threads")
+        assert "beantwortet" in await tab.inner_text("#threads")
         await tab.locator("#threads button", has_text="two and two").click()
         await tab.wait_for_selector("text=Four.")
         await say(tab, "and twice that")
         await tab.wait_for_selector("text=Eight.")
         assert await tab.locator(".user").all_inner_texts() == ["two and two", "and twice that"]
         assert "Four." in await tab.inner_text("#log")
+        await tab.focus(".edit-request")
+        await tab.keyboard.press("Enter")
+        assert await tab.input_value("#text") == "two and two", "Q29: an earlier request is changed and asked again"
+        assert not (found := await axe(tab)), found
 
 
 async def test_what_ends_a_run_is_asked_about_and_reads_well() -> None:

@@ -219,6 +219,7 @@ async def test_words_after_stop_steer() -> None:
         await gate.entered.wait()
         early = await page.client.post(f"/api/threads/{thread}/go-on", json={"steer": "x"})
         assert (early.status_code, early.json()["error"]["kind"]) == (409, "ThreadBusy")
+        assert "from another tab" in early.json()["error"]["text"], "a person reads this, so it names no thread"
         await page.send(f"threads/{thread}/stop")
         gate.go.set()
         await page.told(thread, ends=2)
