@@ -235,8 +235,16 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
         terminal.line(link, whole=True)
 
     with suppress(KeyboardInterrupt):
-        options = {"port": port, "browser": browser, "receipt_key": config.receipt_key}
-        asyncio.run(serve(open_in_stack, asdict(choices), address, say=say, **options))
+        page = serve(
+            open_in_stack,
+            asdict(choices),
+            address,
+            port=port,
+            browser=browser,
+            say=say,
+            receipt_key=config.receipt_key,
+        )
+        asyncio.run(page)
     return 0
 
 

@@ -75,6 +75,11 @@ class ToolPause(PermissionPause, CallPause):
     relayed: bool = False
     """True if an executor asks."""
 
+    @property
+    def legend(self) -> str:
+        """The text of the terminal about the keys that answer it."""
+        return "keys_tools" if self.batch else super().legend
+
     def call(self) -> Json:
         """Return the call as it is drawn, with the diffs to the texts that its arguments replace."""
         return {**super().call(), "diffs": self.diffs}

@@ -17,6 +17,7 @@ from donewhen.clients import (
     FormPause,
     OpenPause,
     PlanPause,
+    ToolPause,
     chosen_limits,
     format_amount,
     schedule_lines,
@@ -48,6 +49,8 @@ def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fiel
     if isinstance(pause, CallPause):
         lines_of_ways = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
+        if isinstance(pause, ToolPause) and pause.batch:
+            parts.reverse()  # the list of the question goes on from the first call
         return Group(*parts, *([Text("")] if lines_of_ways else []), *lines_of_ways)
     rest = pause.question_text(choices=fields or not isinstance(pause, FormPause))[len(pause.wording()) :]
     lines = clean(rest).split("\n")[1:]

@@ -231,3 +231,17 @@ def test_the_command_speaks_the_language_of_the_goal(tmp_path: Path) -> None:
     assert "接下来做什么" in session.reply("")
     assert session.end()[0] == 0
     assert "已完成 · 完成 1/1 步" in session.raw
+
+
+def test_calls_that_are_approved_together_are_one_list_with_keys_for_all() -> None:
+    """Decision 0082: the first call stands above the others, and the keys say that they answer for all."""
+    where = screen(width=60, live=True)
+    question = "May step s1 call refund? Approving it is for all of them:\n- refund A01\n- refund A02"
+    others = [{"tool": "refund", "arguments": {"order": order}} for order in ("A01", "A02")]
+    alone = pending("tool", question=question, tool="refund", arguments={"order": "A00"})
+    together = load_pause({**alone, "batch": others})
+    where.show(draw_pause(together, where))
+    where.legend(where.say(together.legend))
+    shown = "\n".join(drawn(written(where), 60))
+    assert shown.index("A00") < shown.index("May step s1") < shown.index("A02") < shown.index("[y] run all of them")
+    assert load_pause(alone).legend == "keys_tool"
