@@ -2,7 +2,7 @@
 
 try:
     from donewhen.agent.inspect_solver import InspectChatModel, donewhen_solver
-except ImportError as error:
-    raise ImportError(f"donewhen.inspect needs {error.name}: pip install 'donewhen[inspect]'") from None
+except ImportError as _missing:
+    raise ImportError(f"donewhen.inspect needs {_missing.name}: pip install 'donewhen[inspect]'") from None
 
 __all__ = ["InspectChatModel", "donewhen_solver"]

@@ -2,7 +2,7 @@
 
 try:
     from donewhen.agent.temporal import RunHandle, TemporalRuns, run_worker
-except ImportError as error:
-    raise ImportError(f"donewhen.temporal needs {error.name}: pip install 'donewhen[temporal]'") from None
+except ImportError as _missing:
+    raise ImportError(f"donewhen.temporal needs {_missing.name}: pip install 'donewhen[temporal]'") from None
 
 __all__ = ["RunHandle", "TemporalRuns", "run_worker"]

@@ -76,7 +76,7 @@ class EventLog:
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
-        self.turn = 1
+        self.turn: int = 1
         """The request that the next events belong to."""
         self.unsent: dict[int, int] | None = None
         """The stored events that the stream has not sent yet → the stored one before each; None without a stream."""

@@ -286,7 +286,7 @@ class Sources:
         self._planned: dict[str, list[Mapping[str, Any]]] = {}
         """The calls that the step's plan specifies, by tool."""
         self._step = ""
-        self.has_plan = False
+        self.has_plan: bool = False
         """True if a person was shown a plan; else plain words need no source."""
         self._refused: set[str] = set()
         self._picked: dict[str, Source] = {}

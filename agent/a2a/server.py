@@ -47,9 +47,9 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse
     from starlette.types import ASGIApp, Receive, Scope, Send
-except ImportError as error:
+except ImportError as _missing:
     raise ImportError(
-        f"an A2A endpoint needs {error.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
+        f"an A2A endpoint needs {_missing.name}: pip install 'donewhen[a2a]' 'a2a-sdk[http-server]'"
     ) from None
 
 from donewhen import DoneWhenError, Run, UnknownThread

@@ -72,7 +72,7 @@ class MemoryDatabase:
 
     display = "memory:"
     at_once: int = sys.maxsize
-    grace = 0.0
+    grace: float = 0.0
 
     def __init__(self) -> None:
         self._saver, self._store = MemorySaver(serde=StrictSerializer()), MemoryStore()

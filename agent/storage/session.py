@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
 )
-from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langgraph.store.base import BaseStore, Op, PutOp, Result, TTLConfig
 from typing_extensions import override
 
 from donewhen.agent.storage.rounds import Rounds, Writes, follow_checkpoint
@@ -56,16 +56,21 @@ class StatementRecorder:
     def _ignore(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
-    execute = commit = create_function = _ignore
+    execute = _ignore
+    commit = _ignore
+    create_function = _ignore
 
 
 class _RecordingCursor(nullcontext["_RecordingCursor"]):
     def __init__(self, recorder: StatementRecorder) -> None:
         super().__init__(self)
-        self.executemany = recorder.record
+        self._recorder = recorder
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self.executemany(sql, [values])
+        self._recorder.record(sql, [values])
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._recorder.record(sql, rows)
 
     def close(self) -> None:
         return
@@ -77,9 +82,9 @@ class Session:
     def __init__(
         self, commit: Callable[[list[Statement]], Awaitable[None]], recorder: StatementRecorder | None = None
     ) -> None:
-        self.recorder = recorder or StatementRecorder()
+        self.recorder: StatementRecorder = recorder or StatementRecorder()
         self.writes: Writes[Statement] = Writes(commit)
-        self.rounds = Rounds()
+        self.rounds: Rounds = Rounds()
 
     async def write_recorded(self, *, can_wait: bool = False) -> None:
         """Write the recorded statements, and forget them."""
@@ -160,7 +165,8 @@ class SessionStore(RowStore):
         self.session = session
         self._recording = recording
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self.supports_ttl, self.ttl_config = recording.supports_ttl, recording.ttl_config
+        self.supports_ttl: bool = recording.supports_ttl
+        self.ttl_config: TTLConfig | None = recording.ttl_config
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Serve sync tools, which run in threads. Raises RuntimeError in the session's own thread."""

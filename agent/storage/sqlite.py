@@ -445,7 +445,7 @@ class SqliteDatabase:
     """
 
     at_once: int = sys.maxsize
-    grace = 0.0
+    grace: float = 0.0
 
     def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 30.0) -> None:
         self.display: str = f"sqlite:///{path}"

@@ -51,7 +51,7 @@ class ChatWire:
         self.fills = False
         """True if replies without thoughts get a placeholder for them."""
         self.done = False
-        self.thoughts = Thoughts()
+        self.thoughts: Thoughts = Thoughts()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._completions, name)

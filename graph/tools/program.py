@@ -121,15 +121,15 @@ class Sandbox:
     """The interpreter of one step, whose programs see the variables of those before them."""
 
     def __init__(self) -> None:
-        self.id = ""
+        self.id: str = ""
         """The program that runs, or ended last; "" if there is none."""
         self.finished: list[str] = []
         """The programs that ended here."""
-        self.count = 0
+        self.count: int = 0
         """The number of its answered calls."""
         self.awaited: AwaitedCall | None = None
         """The call that it waits for; None once it ended."""
-        self.error = ""
+        self.error: str = ""
         """Why it ended before its last line."""
         self._codes: list[str] = []
         self._functions: dict[str, KnownTool] = {}

@@ -76,7 +76,7 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
         super().__init__(*args, **options)
         self.ready_for: set[Any] = set()
         """The ciphers (or None) for which the database was checked and set up."""
-        self.turn = asyncio.Lock()
+        self.turn: asyncio.Lock = asyncio.Lock()
         """Held by the one of the sharing sessions that uses the connection now."""
 
     @classmethod

@@ -58,8 +58,8 @@ class PostgresDatabase:
     nothing is left in a session that may be somebody else's next: docs/operations.md says what that costs.
     """
 
-    at_once = SESSIONS
-    grace = 4 * NOTICE
+    at_once: int = SESSIONS
+    grace: float = 4 * NOTICE
 
     def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
         self.display = display

@@ -103,7 +103,7 @@ class PgSession(Session):
 
     def __init__(self, connection: PgConnection) -> None:
         super().__init__(self._commit, _JsonRecorder())
-        self.connection = connection
+        self.connection: PgConnection = connection
         self.turn: asyncio.Lock = connection.turn
         """Is held by whoever uses the connection."""
         self.hold: Hold | None = None

@@ -71,7 +71,7 @@ TEXTS = {
     "date": f"any_value({{c}}) FILTER ({DATED})",
 }
 
-SNIFFED = {
+SNIFFED: dict[str, dict[str, str]] = {
     "BIGINT": {"wrong": rf"count(*) FILTER (NOT {WHOLE})"},
     "DOUBLE": {
         **{name: measure.replace("trim({c})", "{c}") for name, measure in NUMBERS.items()},

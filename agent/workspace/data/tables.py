@@ -125,12 +125,12 @@ class Tables:
         self.scratch = scratch
         self.opened: dict[str, Table] = {}
         self.refused: list[str] = []
-        self.left_out = set[str]()
+        self.left_out: set[str] = set()
         """What fits a pattern and is not read, in words for the model."""
         self.remembered: Mapping[str, Any] = remembered or {}
         self.learned: dict[str, Any] = {}
         """New facts to remember, by path."""
-        self.doing = "reading"
+        self.doing: str = "reading"
         """The current work, in words for people."""
 
     def view(self, path: str, sql: str | None = None) -> None:

@@ -22,7 +22,7 @@ NAMED = re.compile(rf"(?:{'|'.join(map(re.escape, ENDINGS))})(#)(?=.)", re.IGNOR
 FIRST_ROWS = 100
 """The rows among which the header is looked for."""
 MOST_SHOWN = 5
-TYPES = {
+TYPES: dict[frozenset[type], str] = {
     frozenset({int}): "BIGINT",
     frozenset({float}): "DOUBLE",
     frozenset({int, float}): "DOUBLE",
