@@ -4,6 +4,7 @@ folders of the package, also in a copy of the repository without its symbolic li
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -63,9 +64,11 @@ class LinkedFolders(BuildHookInterface[Any]):
                 "the links: git config core.symlinks true && git checkout -- donewhen"
             )
         link = Path(self.root, *self.build_config.dev_mode_dirs, "donewhen")
-        link.parent.mkdir(exist_ok=True)
-        with suppress(FileExistsError):
-            link.symlink_to(Path("..", "donewhen"), target_is_directory=True)
+        if not link.is_symlink():
+            shutil.rmtree(link.parent, ignore_errors=True)  # what a program that copies no links made of it
+            link.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                link.symlink_to(Path("..", "donewhen"), target_is_directory=True)
 
 
 def urls_of(repository: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -299,6 +299,19 @@ def test_an_editable_install_leaves_their_names_alone(tmp_path: Path, theirs: Pa
     assert "No module named 'agent'" in done.stderr
 
 
+def test_an_editable_install_of_a_copy_that_has_folders_for_links_uses_the_copy(
+    tmp_path: Path, artifacts: dict[str, Path], theirs: Path
+) -> None:
+    """L5: an unpacked sdist, and a folder that was copied by a program that follows links, ours of before included."""
+    source = unpack(artifacts["sdist"], tmp_path)
+    stale = source / ".editable" / "donewhen"
+    stale.mkdir(parents=True)
+    (stale / "__init__.py").write_text("raise ImportError('a copy of before')")
+    python = fresh_venv(tmp_path / "venv")
+    install(python, "--editable", str(source))
+    assert Path(run_program(python, theirs / "main.py")).resolve() == source / "donewhen" / "__init__.py"
+
+
 def install_by_uv(python: Path, source: Path, stubs: Path) -> None:
     """In editable mode with its dependencies, which uv reads from pyproject.toml; empty packages stand for these."""
     stubs.mkdir()
