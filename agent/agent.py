@@ -27,7 +27,7 @@ from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Prices
 from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal, with_context
-from donewhen.agent.run import Run, id_of, unknown_thread
+from donewhen.agent.run import Run, id_of, idle_error, unknown_thread
 from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import check_name
@@ -62,7 +62,7 @@ from donewhen.graph.people.interjections import add_interjection, delete_interje
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, ResumeError, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, GoalError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
@@ -432,14 +432,12 @@ class Agent:
 
         Like an answer it is visible to all later work and in the receipt. Messages that come too late are in the run's
         `problem`. Raises ThreadBusy where the run's settings refuse that (`when_busy`, as by default), UnknownThread,
-        and ResumeError if nothing works on the thread: then `resume` answers what it waits for, and `start` begins
-        anew.
+        and ResumeError if nothing works on the thread, which says what the thread does and how it goes on.
         """
         thread_id = id_of(thread_id)
         words: Any = text
         if not isinstance(words, str) or not words.strip():
             raise GoalError("there is nothing to tell: the text is blank, or no text")
-        idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
             free = bool(await self.storage.find_free([thread_id]))
@@ -447,15 +445,16 @@ class Agent:
             raise unknown_thread(thread_id)
         settings = settings_in(row)
         if free:
-            raise idle
+            raise idle_error(thread_id, row)
         if settings is None or settings.when_busy == "refuse":
             hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
             raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
         async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (_, store):
             key = await add_interjection(store, thread_id, text.strip())
-            if (await store.threads.get(thread_id) or {}).get("status") != "running":  # it ended meanwhile
+            now = await store.threads.get(thread_id) or {}
+            if now.get("status") != "running":  # it ended meanwhile
                 await delete_interjection(store, thread_id, key)
-                raise idle
+                raise idle_error(thread_id, now)
 
     @property
     def schedules(self) -> Schedules:

@@ -1,6 +1,6 @@
 """A run for its caller, read from its last checkpoint."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 from uuid import UUID
@@ -11,7 +11,7 @@ from donewhen.agent.storage.storage import check_thread_id
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, ThreadWaiting, UnknownThread
+from donewhen.state.errors import ConfigError, ResumeError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
@@ -163,8 +163,26 @@ def unknown_thread(thread_id: str) -> UnknownThread:
 
 
 def waiting_error(run: Run) -> ThreadWaiting:
-    """Return the error for a new goal on a thread with open questions; it names them."""
-    asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
-    what = f"waits for an answer ({asked})" if asked else "is not finished"
-    text = f"thread {run.thread_id} {what}: resume it, or start with restart=True"
+    """Return the error for a new goal on a thread whose request has not ended; it says what the thread does."""
+    text = f"thread {run.thread_id!r} {_say_standing(run.thread_id, run.status, run.pending)}; restart=True begins anew"
     return ThreadWaiting(text, [pause["id"] for pause in run.pending])
+
+
+def idle_error(thread_id: str, row: Mapping[str, Any]) -> ResumeError:
+    """Return the error for words to a thread on which nothing works; it says what the thread does instead."""
+    status, pending = str(row.get("status") or "running"), row.get("pending") or ()
+    text = f"nothing works on thread {thread_id!r}, which {_say_standing(thread_id, status, pending)}"
+    return ResumeError(text, [pause["id"] for pause in pending] if status == "waiting" else ())
+
+
+def _say_standing(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a thread does on which nothing works, and what makes it go on."""
+    it = repr(thread_id)
+    if status == "waiting":
+        asked = "; ".join(f"{pause['id']}: {str(pause.get('question') or '')[:200]}" for pause in pending)
+        return f"waits for an answer ({asked}): give it with resume({it}, answer) or submit_answer({it}, answer)"
+    if status == "queued":
+        return f"is not finished: it is queued for a worker. Wait for that, watch({it}) follows it, or cancel({it})"
+    if status == "running":
+        return f"is not finished: its work was interrupted. resume({it}) goes on, and with steer= in another direction"
+    return f"has ended ({status}): start(goal, thread_id={it}) goes on with its conversation"

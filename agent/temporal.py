@@ -437,7 +437,8 @@ class RunHandle:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
             if ended and await self._is_known():
-                raise ended(f"the run of thread {self.thread_id!r} has ended") from None
+                hint = "TemporalRuns.start with this thread_id goes on with its conversation"
+                raise ended(f"the run of thread {self.thread_id!r} has ended: {hint}") from None
             raise UnknownThread(f"Temporal knows no run of a thread {self.thread_id!r}") from None
 
     async def _is_known(self) -> bool:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings
 from donewhen.agent.testing.crash import Crash, crashing
-from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
+from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, submit_plan
 from donewhen.types import Event
 from tests.kit.flows import requests
@@ -95,12 +95,51 @@ async def test_a_message_to_nobody_is_an_error() -> None:
     """D04: to an unknown thread, to one at which nothing works, and without words."""
     speaker = Speaker()
     run = await speaker.run(model(PLAN, **WORK))
-    with pytest.raises(ResumeError, match="nothing works on thread 't'"):
+    with pytest.raises(
+        ResumeError, match=r"nothing works on thread 't', which has ended \(completed\): start\(goal, thr"
+    ):
         await speaker.agent.tell(run.thread_id, "Hello?")
     with pytest.raises(UnknownThread):
         await speaker.agent.tell("nobody", "Hello?")
     with pytest.raises(GoalError):
         await speaker.agent.tell("t", " ")
+
+
+async def test_words_to_a_thread_at_which_nothing_works_yet_say_what_it_does() -> None:
+    """D04, M11: one that waits for an answer, one that is queued, one that was interrupted: what the error says to do
+    works. A new goal is refused with the same words."""
+    roles: Any = {"triage": [submit_plan(PLAN), answer("done")], "execute": WORK, "deliver": lambda *_: "Done."}
+
+    async def work(part: str) -> str:
+        """Work."""
+        if part == "a":
+            agent.drain()
+        return part
+
+    agent = Agent(ScriptedModel(roles=roles), [work], storage="memory:", effects={"work": "read"})
+    waits = await agent.start("Work", thread_id="w")
+    question = waits.pending[0]["id"]
+
+    async def refused(thread: str) -> str:
+        with pytest.raises(ResumeError) as told:
+            await agent.tell(thread, "Hello?")
+        for verb in (agent.start, agent.submit):
+            with pytest.raises(ThreadWaiting) as begun:
+                await verb("More", thread_id=thread)
+            assert str(begun.value).removeprefix(f"thread {thread!r} ").removesuffix(
+                "; restart=True begins anew"
+            ) in str(told.value)
+            assert begun.value.pending == told.value.pending
+        return str(told.value)
+
+    assert f"waits for an answer ({question}: Shall I go ahead" in (said := await refused("w"))
+    assert "give it with resume('w', answer) or submit_answer('w', answer)" in said
+    assert (await agent.resume("w", "yes")).status == "running"
+    assert "its work was interrupted. resume('w') goes on, and with steer=" in await refused("w")
+    assert (await agent.resume("w")).status == "completed"
+    await agent.submit("Work", thread_id="q")
+    assert "is queued for a worker. Wait for that, watch('q') follows it, or cancel('q')" in await refused("q")
+    assert (await agent.cancel("q")).status == "cancelled"
 
 
 async def test_however_much_is_said_all_of_it_is_heard() -> None:
