@@ -4,6 +4,7 @@ A class has the fields that only its kind has, its texts and the value for clien
 of a policy, and what an answer changes. Checkpoints keep a pause as JSON: `load_pause` reads it, and `dump` writes it.
 """
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -319,6 +320,8 @@ class OpenPause(BaseModel):
         Never raises. The text is in the pause's language; problems of a client's JSON are in English. A text that
         starts with "stale" means that the answer names another question or revision.
         """
+        if isinstance(value, Mapping) and set(value) == {"unreadable"}:
+            return f"The answer cannot be stored: it {value['unreadable']}."
         shape = self.read_shape(value)
         if isinstance(shape, str):
             return shape
@@ -329,7 +332,13 @@ class OpenPause(BaseModel):
         if shape.verb in ("reject", "ignore") and not shape.text and self.refusal:
             return Answer(self.refusal)
         read = self.understand(shape)
-        return read if isinstance(read, Answer) else (read or unclear("no_answer")).text(self.spoken)
+        return read if isinstance(read, Answer) else (read or self._no_answer(value)).text(self.spoken)
+
+    def _no_answer(self, value: Any) -> Unclear:
+        """Name what came, and what would be an answer."""
+        given = json.dumps(value, ensure_ascii=False, default=str)
+        given = f"{given[:80]}…" if len(given) > 80 else given
+        return unclear("no_answer", given=given, types=", ".join((*self.decisions, "cancel", "later")))
 
     def read_shape(self, value: Any) -> AnswerShape | str:
         """Return the shape of an answer, or why it has none."""

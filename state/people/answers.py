@@ -183,7 +183,8 @@ def _read_mapping(value: dict[str, Any], nesting: int) -> AnswerShape | str:
         decisions = decode_json(value["decisions"])
         shape = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
         if isinstance(shape, AnswerShape) and shape.verb not in VERBS.values():
-            return "the decision has no known `type`"
+            given = f"{str(value['decisions'])[:80]}; known: {', '.join(dict.fromkeys(VERBS.values()))}"
+            return f"the decision has no known `type`: {given}"
     else:
         shape = _read_decision(value)
     if isinstance(shape, str):

@@ -55,12 +55,12 @@ def taken_port() -> None:
         listen(other.getsockname()[1])
 
 
-def submit_unreadable() -> None:
-    """Leave something to a worker that answers no call."""
+def submit_unreadable(answer: Any) -> None:
+    """Leave something to a worker that answers no plan."""
     plan = submit_plan([{"content": "Look", "tools": []}])
     agent = Agent(ScriptedModel(roles={"triage": [plan]}), storage="memory:")
     run = wait(agent.start("look"))
-    wait(agent.submit_answer(run, {"id": run.pending[0]["id"], "later_on": "make it 30"}))
+    wait(agent.submit_answer(run, answer))
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
@@ -120,7 +120,22 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: wait(Agent("demo", storage="memory:").start(template="totals")),
         "there is no template 'totals'; there are none",
     ),
-    "an answer that is none": (submit_unreadable, "this is no answer to what was asked"),
+    "an answer that is none": (
+        lambda: submit_unreadable({"later_on": "make it 30"}),
+        'this is no answer to what was asked: {"later_on": "make it 30"}. Answer in words, or with a `type`: approve, edit',
+    ),
+    "a decision misspelt": (
+        lambda: submit_unreadable({"type": "aprove"}),
+        'no answer to what was asked: {"type": "aprove"}. Answer in words, or with a `type`: approve, edit, reject, cancel',
+    ),
+    "a list for an answer": (lambda: submit_unreadable(["approve"]), 'asked: ["approve"]. Answer in words'),
+    "an empty answer": (lambda: submit_unreadable(""), 'asked: "". Answer in words, or'),
+    "an answer of any length": (lambda: submit_unreadable(["x" * 999]), "x…. Answer in words"),
+    "an answer that cannot be stored": (lambda: submit_unreadable(object()), "The answer cannot be stored: it "),
+    "decisions misspelt": (
+        lambda: submit_unreadable({"decisions": [{"type": "aprove"}]}),
+        "no known `type`: [{'type': 'aprove'}]; known: approve, edit, reject",
+    ),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
     "a port in use": (taken_port, "name another one with --port"),
 }
