@@ -122,11 +122,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an answer that is none": (
         lambda: submit_unreadable({"later_on": "make it 30"}),
-        'this is no answer to what was asked: {"later_on": "make it 30"}. Answer in words, or with a `type`: approve, edit',
+        'this is no answer to what was asked: {"later_on": "make it 30"}. Answer in words, or with a `type`: approve',
     ),
     "a decision misspelt": (
         lambda: submit_unreadable({"type": "aprove"}),
-        'no answer to what was asked: {"type": "aprove"}. Answer in words, or with a `type`: approve, edit, reject, cancel',
+        'asked: {"type": "aprove"}. Answer in words, or with a `type`: approve, edit, reject, cancel, later',
     ),
     "a list for an answer": (lambda: submit_unreadable(["approve"]), 'asked: ["approve"]. Answer in words'),
     "an empty answer": (lambda: submit_unreadable(""), 'asked: "". Answer in words, or'),
