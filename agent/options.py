@@ -86,7 +86,7 @@ class StartOptions(Options, total=False):
     metadata: Json | None
     """Your own data, returned by `info` and `threads`; never secrets."""
     owner: str
-    """The owner of the thread."""
+    """The owner of the thread. A thread that has one keeps it: another one is a ConfigError."""
     context: Any
     """What the tools of this run read as `ToolRuntime.context`, such as who the customer is. No model sees it. It is
     stored with the run, for the process that continues it, so it has to be JSON (a dict, a dataclass or a Pydantic

@@ -67,6 +67,12 @@ class Request:
             marked = last.model_copy(update={"id": self.id or last.id or uuid4().hex, "additional_kwargs": extra})
             object.__setattr__(self, "messages", [*before, marked])
 
+    def check_owner(self, thread_id: str, row: Mapping[str, Any]) -> None:
+        """Raise ConfigError if the request names an owner, and its thread has another one."""
+        if self.owner and self.owner != (row.get("owner") or self.owner):
+            hint = "leave owner= out to keep its owner, or begin a thread of its own"
+            raise ConfigError(f"owner {self.owner!r}: thread {thread_id!r} has another owner; {hint}")
+
     @property
     def goal(self) -> str:
         """Return the text of the user's message."""

@@ -431,11 +431,12 @@ class Runner:
         try:
             return await self.work(live, lambda thread: self._start(thread, request))
         except ThreadBusy:
-            if request.id and (run := await self._read_delivered(live.thread_id, request.id)):
+            if request.id and (run := await self._read_delivered(live.thread_id, request)):
                 return run
             raise
 
     async def _start(self, thread: HeldThread, request: Request) -> Act | Run:
+        request.check_owner(thread.thread_id, thread.row)
         snapshot = None if last_turn(thread.row) and not request.id else await thread.read()
         if snapshot and is_delivered(request.id, thread.row, snapshot.values):
             return self._make_run(thread.thread_id, thread.row, snapshot)
@@ -454,21 +455,23 @@ class Runner:
         request = await self._fill(request)
         try:
             async with hold(self.storage, self.graph, thread_id) as thread:
+                request.check_owner(thread_id, thread.row)
                 snapshot = await thread.read()
                 if not is_delivered(request.id, thread.row, snapshot.values):
                     self.check_free(thread, snapshot, request.restart)
                     await enqueue(thread.store, thread_id, self.queue, request, at)
         except ThreadBusy:
-            if not request.id or await self._read_delivered(thread_id, request.id) is None:
+            if not request.id or await self._read_delivered(thread_id, request) is None:
                 raise
 
-    async def _read_delivered(self, thread_id: str, id: str) -> Run | None:
-        """Return the run of a busy thread if it has the request with this id, or gets it soon; else None."""
+    async def _read_delivered(self, thread_id: str, request: Request) -> Run | None:
+        """Return the run of a busy thread if it has the request, by its id, or gets it soon; else None."""
         deadline = time.monotonic() + SUBMIT_PATIENCE
         while True:
             async with self.storage.reader() as (saver, store):
                 row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            if is_delivered(id, row, snapshot.values):
+            if is_delivered(request.id, row, snapshot.values):
+                request.check_owner(thread_id, row)
                 return self._make_run(thread_id, row, snapshot)
             if time.monotonic() >= deadline:
                 return None

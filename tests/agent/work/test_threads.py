@@ -52,6 +52,23 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
 
 
+async def test_a_thread_keeps_its_owner(storage: Any) -> None:
+    """M11: nobody takes over or reads the thread of another owner by naming it, or by the id of a request of it; who
+    names no owner keeps it."""
+    async with Agent(ScriptedModel(roles={"triage": lambda *_: answer("ok")}), storage=storage) as agent:
+        await agent.start("first", thread_id="t", owner="ann", request_id="r")
+        for verb in (agent.start, agent.submit):
+            for more in ({}, {"restart": True}, {"request_id": "r"}):
+                with pytest.raises(ConfigError, match="owner 'bob': thread 't' has another owner; leave owner= out"):
+                    await verb("mine now", thread_id="t", owner="bob", **more)  # type: ignore[arg-type]
+        await agent.start("second", thread_id="t")
+        await agent.submit("third", thread_id="t", owner="ann")
+        assert [(each.owner, each.goal) for each in await agent.threads()] == [("ann", "third")]
+        await agent.start("nobody's", thread_id="u")
+        await agent.start("first", thread_id="u", owner="bob")
+        assert (await agent.info("u")).owner == "bob"
+
+
 async def every_page(agent: Agent, limit: int, owner: str | None = None) -> list[dict[str, Any]]:
     """All open questions, page by page."""
     rows, cursor = list[dict[str, Any]](), None
