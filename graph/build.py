@@ -23,6 +23,7 @@ from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.hooks import Hooks, Policies
 from donewhen.graph.tools.toolbox import EffectKind, ToolFinder, from_function
 from donewhen.state.channels import RunInput, RunOutput, RunState
+from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings, SettingsLike, read_settings
 
 
@@ -67,9 +68,12 @@ def build_graph(
             only these settings apply, and tools see that graph's context in `ToolRuntime`.
         hooks: Policies that every call, and every end, must pass.
 
-    Raises ToolError for a tool that cannot be offered to a model, and ConfigError for invalid settings or `effects` of
-    unknown tools.
+    Raises ToolError for a tool that cannot be offered to a model, and ConfigError for a model that is none, invalid
+    settings or `effects` of unknown tools.
     """
+    _check_model("model", model, or_function=True)
+    for name, each in (models or {}).items():
+        _check_model(f"models[{name!r}]", each, or_function=False)
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_tools(tools), effects=effects)
     sources = {"agents_md": agents_md, "context": context, "memory": memory}
@@ -173,6 +177,15 @@ def after_execute(state: RunState) -> Literal["advance"]:
 def after_deliver(state: RunState) -> Literal["__end__"]:
     """End the run."""
     return "__end__"
+
+
+def _check_model(where: str, model: object, *, or_function: bool) -> None:
+    """Raise ConfigError for what is no chat model, and no function of role and name where that is allowed."""
+    accepted = callable(model) if or_function else hasattr(model, "bind_tools")  # such as a model with fallbacks
+    if isinstance(model, type) or not (accepted or isinstance(model, BaseChatModel)):
+        given = f"the name {model!r}" if isinstance(model, str) else f"{model!r:.80}"
+        hint = "LangChain's init_chat_model('provider:model') makes one"
+        raise ConfigError(f"build_graph: {where} is a LangChain chat model, not {given}; {hint}")
 
 
 def as_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:

@@ -26,6 +26,7 @@ from donewhen import (
     Settings,
     StaleAnswer,
     ToolError,
+    build_graph,
     wait,
 )
 from donewhen.agent.config import read_profile
@@ -135,6 +136,16 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "decisions misspelt": (
         lambda: submit_unreadable({"decisions": [{"type": "aprove"}]}),
         "no known `type`: [{'type': 'aprove'}]; known: approve, edit, reject",
+    ),
+    "a graph of a model's name": (
+        lambda: build_graph("demo", []),  # type: ignore[arg-type]
+        "build_graph: model is a LangChain chat model, not the name 'demo'; LangChain's init_chat_model(",
+    ),
+    "a graph of a model's class": (lambda: build_graph(ScriptedModel, []), "not <class "),
+    "a graph of no model": (lambda: build_graph(None, []), "not None"),  # type: ignore[arg-type]
+    "a graph's judge by name": (
+        lambda: build_graph(ScriptedModel(), models={"judge": "openai:gpt-5"}),  # type: ignore[dict-item]
+        "build_graph: models['judge'] is a LangChain chat model, not the name 'openai:gpt-5'",
     ),
     "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
     "a port in use": (taken_port, "name another one with --port"),
