@@ -489,7 +489,8 @@ def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[st
 
     While there is room, the texts of cited observations are whole, and then those of the latest; others are cut.
     """
-    listed = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
+    observations = [e for e in entries if e["source"] != "result"]
+    listed = observations[-MOST_LINES:]
     latest = {_call_and_result(e): e["id"] for e in listed}
     room, shown_whole = ROOM, set[str]()
     for _, entry in sorted(enumerate(listed), key=lambda row: (row[1]["id"] in cited, row[0]), reverse=True):
@@ -497,7 +498,8 @@ def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[st
         if fits and latest[_call_and_result(entry)] == entry["id"]:
             shown_whole.add(entry["id"])
             room -= len(entry["text"])
-    lines = [f"[… {len(entries) - MOST_LINES} earlier ones are left out]"] if len(entries) > MOST_LINES else []
+    left_out = len(observations) - len(listed)
+    lines = [f"[… {left_out} earlier ones are left out]"] if left_out else []
     for entry in listed:
         same, text = latest[_call_and_result(entry)], entry["text"]
         if same != entry["id"]:
