@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,25 @@ def _submit(
     return view.finish({"thread_id": thread, "status": "queued"}, [thread])
 
 
+@dataclass(frozen=True)
+class ReceiptFiles:
+    """Receipts as files for the page, signed with `key` if there is one."""
+
+    key: str = ""
+
+    async def export(self, agent: Agent, thread_id: str) -> str:
+        """Return the receipt of a thread. Raises DoneWhenError before the request ends."""
+        from donewhen.receipts import export_receipt
+
+        return await export_receipt(agent, thread_id, self.key or None)
+
+    def verify(self, text: str | bytes) -> Json:
+        """Check a receipt; return the verification."""
+        from donewhen.receipts import verify_receipt
+
+        return verify_receipt(text).to_dict()
+
+
 def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bool) -> int:
     """Serve the page until it is ended."""
     from donewhen.agent.page.serving import Address, serve
@@ -242,7 +261,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
             port=port,
             browser=browser,
             say=say,
-            receipt_key=config.receipt_key,
+            receipts=ReceiptFiles(config.receipt_key),
         )
         asyncio.run(page)
     return 0

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -42,6 +42,16 @@ _TITLES = ("donewhen", "title")
 """Store namespace of the names that a person gave to threads; deleting a thread deletes its name."""
 
 
+class Receipts(Protocol):
+    """Receipts as files, which are a room of their own."""
+
+    async def export(self, agent: Agent, thread_id: str) -> str:
+        """Return the receipt of a thread. Raises DoneWhenError before the request ends."""
+
+    def verify(self, text: str | bytes) -> Json:
+        """Check a receipt; return the verification."""
+
+
 @dataclass
 class Conversation:
     """One thread: the events of its current request, and the stream of new ones."""
@@ -64,11 +74,11 @@ class Conversation:
 class Conversations:
     """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`.
 
-    `receipt_key` is the private key with which saved receipts are signed; "" signs none.
+    `receipts` writes and checks receipts as files.
     """
 
-    def __init__(self, agent: Agent, metadata: Json, receipt_key: str = "") -> None:
-        self._agent, self._metadata, self._receipt_key = agent, metadata, receipt_key
+    def __init__(self, agent: Agent, metadata: Json, receipts: Receipts | None = None) -> None:
+        self._agent, self._metadata, self._receipts = agent, metadata, receipts
         self._open: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -180,16 +190,17 @@ class Conversations:
 
     async def receipt(self, thread_id: str) -> Json:
         """Return the receipt as a file, with its verification. Raises DoneWhenError before the request ends."""
-        from donewhen.receipts import export_receipt
-
-        text = await export_receipt(self._agent, thread_id, self._receipt_key or None)
+        text = await self._receipt_files().export(self._agent, thread_id)
         return {"text": text, **await self.verify(text)}
 
     async def verify(self, text: str | bytes) -> Json:
         """Check a receipt; return the verification."""
-        from donewhen.receipts import verify_receipt
+        return await asyncio.to_thread(self._receipt_files().verify, text)
 
-        return (await asyncio.to_thread(verify_receipt, text)).to_dict()
+    def _receipt_files(self) -> Receipts:
+        if self._receipts is None:
+            raise DoneWhenError("this page writes and checks no receipts: use `donewhen receipt` and `donewhen verify`")
+        return self._receipts
 
     def stop(self, thread_id: str) -> None:
         """Ask the thread to stop at its next clean point. Raises ThreadBusy if another process works on it."""

@@ -14,10 +14,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from donewhen import Agent, ConfigError
 from donewhen.clients import Json
+
+if TYPE_CHECKING:
+    from donewhen.agent.page.conversations import Receipts
 
 HOST = "127.0.0.1"
 CLOSE_SECONDS = 1
@@ -33,11 +36,11 @@ async def serve(
     port: int,
     browser: bool,
     say: Callable[[str], None],
-    receipt_key: str = "",
+    receipts: "Receipts | None" = None,
 ) -> None:
     """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError.
 
-    `receipt_key` signs the receipts that are saved there.
+    `receipts` writes and checks the receipts that are saved there.
     """
     try:
         import uvicorn
@@ -59,7 +62,7 @@ async def serve(
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata, receipt_key), stored.token, hosts)
+        app = page(Conversations(agent, metadata, receipts), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listener])
 

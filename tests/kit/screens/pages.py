@@ -11,6 +11,7 @@ import httpx
 import uvicorn
 
 from donewhen import Agent
+from donewhen.agent.cli.runs import ReceiptFiles
 from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.serving import HOST, listen
 from donewhen.agent.page.web import page
@@ -90,7 +91,7 @@ async def served(agent: Agent, *, port: int = 0, receipt_key: str = "", **metada
     """The page of an agent; the agent is closed with it."""
     listening = listen(port)
     address = f"{HOST}:{listening.getsockname()[1]}"
-    app = page(Conversations(agent, metadata, receipt_key), TOKEN, frozenset([address]))
+    app = page(Conversations(agent, metadata, ReceiptFiles(receipt_key)), TOKEN, frozenset([address]))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
     task = asyncio.create_task(server.serve(sockets=[listening]))
     headers = {"authorization": f"Bearer {TOKEN}"}
