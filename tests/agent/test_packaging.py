@@ -19,6 +19,7 @@ import pytest
 from uv import find_uv_bin
 
 import donewhen
+from benchmarks.pythons import PROGRAM as TRIED
 from benchmarks.pythons import found, version_of
 from donewhen import clients, errors, executors, hooks, plans, servers, testing, tracing, types, workspace
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
@@ -477,3 +478,9 @@ def test_interpreters_are_found_or_named() -> None:
     assert found((ours, "3.99"))["3.99"] is None
     assert version_of(sys.executable) == ours
     assert version_of("/bin/false") == ""
+
+
+def test_the_program_that_is_tried_on_each_python_works_on_this_one(tmp_path: Path) -> None:
+    """L5: what `make pythons` runs in each fresh environment follows the names that it uses."""
+    (tmp_path / "main.py").write_text(TRIED)
+    assert run_program(Path(sys.executable), tmp_path / "main.py") == "works"
