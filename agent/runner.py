@@ -667,8 +667,8 @@ class Runner:
                 await write_end(thread.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
-    def _undo_of(self, tool: str) -> ToolUndo | None:
-        """Return the undo of a tool, if it is here and has one."""
+    def _undo_of(self, tool: str) -> ToolUndo | str | None:
+        """Return the undo of a tool, or why it has none, if it is here and says so."""
         toolbox = self.executors.toolbox
         return (toolbox[tool].tool.metadata or {}).get("undo") if tool in toolbox else None
 

@@ -40,8 +40,8 @@ class ToolUndo(Protocol):
         ...
 
 
-UndoOf = Callable[[str], "ToolUndo | None"]
-"""Returns the undo of the tool with this name."""
+UndoOf = Callable[[str], "ToolUndo | str | None"]
+"""Returns the undo of the tool with this name, or why it has none, if the tool says so."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,15 @@ class Undoing:
             )
         chosen = [(key, entry) for key, entry in of_turn if not wanted or wanted in (entry["step"], entry["id"])]
         tools = {entry["tool"] for _, entry in chosen if entry.get("by_tool")}
-        self._undos = {tool: undo for tool in tools if (undo := undo_of(tool))}
+        found = {tool: undo_of(tool) for tool in {*tools, *(entry["tool"] for entry in journal)}}
+        self._undos = {tool: undo for tool, undo in found.items() if undo and not isinstance(undo, str)}
+        why_none = {tool: why for tool, why in found.items() if isinstance(why, str)}
         self.entries: list[tuple[str, Json]] = [each for each in chosen if self._is_reached(each[1])]
         seen = {entry["id"] for _, entry in chosen}
         self.beyond: tuple[Json, ...] = (
             *(self._beyond(entry, NOT_HERE) for _, entry in reversed(chosen) if not self._is_reached(entry)),
             *(
-                self._beyond(entry, UNSEEN)
+                self._beyond(entry, why_none.get(entry["tool"], UNSEEN))
                 for entry in journal
                 if _had_effect(entry) and (entry.get("delegated") or entry["id"] not in seen)
                 if not wanted or wanted in (entry["step"], entry["id"])

@@ -30,7 +30,7 @@ from donewhen.agent.openapi.document import (
     Parameter,
     load_document,
 )  # fmt: skip
-from donewhen.agent.openapi.undo import GONE, ApiUndo, find_way_back
+from donewhen.agent.openapi.undo import GONE, NO_WAY_BACK, ApiUndo, find_way_back
 from donewhen.agent.tools import described_tool
 from donewhen.graph.tools.certain import proves_no_effect
 from donewhen.graph.tools.rendering import describe_error
@@ -120,6 +120,8 @@ def openapi_tools(
                 ApiUndo(operation, back, partial(_object, api, back_reader), api.send) if back and back_reader else None
             )
             made.append(_tool(api, operation, reader, named, undo))
+            if read_back and undo is None:
+                made[-1].metadata = {**(made[-1].metadata or {}), "undo": NO_WAY_BACK}
             if reader:
                 checked[reader.name] = reader
     return [*made, *(_check(api, reader) for reader in checked.values())]

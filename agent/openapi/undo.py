@@ -20,6 +20,7 @@ from donewhen.state.values import same_json
 
 GONE: Any = object()
 """Stands for an object that is not there."""
+NO_WAY_BACK = "the API has no operation that takes it back"
 UNKNOWN = "what was there is not known"
 
 
