@@ -20,7 +20,7 @@ import json
 import reprlib
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 
 class DoneWhenError(Exception):
@@ -110,8 +110,13 @@ def validation_problems(error: ValidationError) -> list[str]:
         parts = (part for part in item["loc"] if part != "[key]")
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
         try:
-            value = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
+            value = json.dumps(item["input"], ensure_ascii=False, default=_plain)[:80]
         except (TypeError, ValueError, RecursionError):  # it holds itself, or keys that are no texts
             value = reprlib.repr(item["input"])[:80]
         lines.append(f"{where or 'arguments'}: {item['msg'].removeprefix('Value error, ')} (given: {value})")
     return lines
+
+
+def _plain(value: object) -> object:
+    """Return an object as JSON can show it: of a model of options the fields that are set."""
+    return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, BaseModel) else str(value)

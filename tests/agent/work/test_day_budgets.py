@@ -270,6 +270,7 @@ def test_wrong_budgets_are_refused() -> None:
     """A budget of a day says what it cannot limit, and which zones there are."""
     for given, said in (
         ({"owner": {"rounds": 1}}, "rounds: a budget of a day limits model_calls"),
+        ({"owner": Limits(rounds=3)}, r'others are of a run \(given: {"rounds": 3}\)'),
         ({"owners": {}}, "there is no owners"),
         ({"zone": "Mars"}, "is not a time zone"),
     ):
