@@ -19,7 +19,7 @@ from donewhen.agent.workspace.data.encoding import encoding_of
 from donewhen.clients import DEMO, KEYS
 from donewhen.graph.llm.output import OutputForm
 
-NOT_OURS = "was not started by the command; resume it from the code that started it"
+NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
                     break
     shown = await asyncio.to_thread(shell, "show", "code", "--storage", storage)
     assert "donewhen resume" not in shown.stdout
-    assert "This thread was not started by the command; resume it from the code that started it." in shown.stdout
+    advice = "answer it from the code that started it: agent.submit_answer, agent.resume."
+    assert f"This thread was not started by the command; {advice}" in " ".join(shown.stdout.split())
     resumed = await asyncio.to_thread(shell, "resume", "code", "--approve", "--storage", storage)
     assert resumed.stderr.splitlines()[-1].startswith("donewhen: thread code was not started by the command")
     priced = await asyncio.to_thread(shell, "show", "priced", "--storage", storage)
