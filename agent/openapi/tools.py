@@ -162,6 +162,11 @@ class _Api:
                 return status, hide_known(value, secrets)
         except TimeoutError:
             raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
+        except httpx.TransportError as error:  # of the same type, which tells whether something was sent
+            where = f"{operation.method.upper()} {operation.path} at {httpx.URL(url).netloc.decode()}"
+            error.args = (f"{where}: {str(error) or type(error).__name__}",)
+            hide_in_error(error, secrets)
+            raise
         except Exception as error:
             hide_in_error(error, secrets)
             raise

@@ -233,6 +233,15 @@ async def test_the_owners_headers_come_last() -> None:
         assert server.sent[1].headers["content-type"] == "application/x+json"
 
 
+async def test_an_api_that_cannot_be_reached_is_named_with_the_operation() -> None:
+    """X24: neither host nor operation is left to be guessed where nobody answers."""
+    with ApiServer() as server:
+        tool = tools_of(PAYMENTS, server)["GetCharge"]
+    with pytest.raises(httpx.ConnectError) as refused:
+        await tool.ainvoke({"charge": "ch_1"})
+    assert str(refused.value).startswith(f"GET /charges/{{charge}} at {httpx.URL(server.url).netloc.decode()}: ")
+
+
 async def test_seconds_are_those_of_the_whole_request() -> None:
     """X24: an answer that comes byte by byte does not last longer than a request may."""
     gone = threading.Event()
