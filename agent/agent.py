@@ -608,7 +608,7 @@ class Agent:
     def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
         """Return the id of a request's thread, the runner with its output type, and the request."""
         check_options(StartOptions, options)
-        if (request_id := options.get("request_id", "")) == "" and "request_id" in options:  # such as a blank cell
+        if (request_id := options.get("request_id")) == "":  # such as a blank cell
             raise ConfigError("request_id is empty: name the request, or leave it out")
         runner = self._reader(options.get("output_type"))
         request = Request(
@@ -619,7 +619,7 @@ class Agent:
             template=options.get("template"),
             parameters=options.get("parameters"),
             restart=options.get("restart", False),
-            id=request_id,
+            id=request_id or "",
         )
         return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 

@@ -77,9 +77,9 @@ class StartOptions(Options, total=False):
     """The values for the template."""
     thread_id: str | None
     """The thread; None begins a new one."""
-    request_id: str
+    request_id: str | None
     """Your id of the request, for clients that send twice: if the thread has a request with this id, nothing begins and
-    its run is returned. Without a `thread_id` it names the thread too.
+    its run is returned. Without a `thread_id` it names the thread too. None: it has no id; an empty one is refused.
     """
     restart: bool
     """Close a request of the thread that is not finished."""

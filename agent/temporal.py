@@ -384,9 +384,9 @@ class TemporalRuns:
             not isinstance(each, str | Mapping) for each in goal or ()
         ):
             raise ConfigError("the goal of a workflow is a text, or content blocks as JSON")
-        if order_options.get("request_id") == "":
+        if (request_id := order_options.pop("request_id", None)) == "":
             raise ConfigError("request_id is empty: name the request, or leave it out")
-        request_id = str(order_options.pop("request_id", ""))
+        request_id = request_id or ""
         thread_id = str(order_options.pop("thread_id", "") or request_id or uuid4())
         return thread_id, request_id, Order(goal, order_options, True, dead_after=self._dead_after)
 

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from donewhen import Agent, DoneWhenError, GoalError, ResumeError, UnknownThread
+from donewhen import Agent, ConfigError, DoneWhenError, GoalError, ResumeError, UnknownThread
 
 
 def create(agent: Agent | None = None) -> FastAPI:
@@ -29,14 +29,14 @@ def create(agent: Agent | None = None) -> FastAPI:
 
     @app.exception_handler(DoneWhenError)
     async def refused(_: Request, error: DoneWhenError) -> JSONResponse:
-        codes = {UnknownThread: 404, ResumeError: 409, GoalError: 422}
+        codes = {UnknownThread: 404, ResumeError: 409, GoalError: 422, ConfigError: 422}
         code = next((codes[kind] for kind in codes if isinstance(error, kind)), 500)
         return JSONResponse({"error": type(error).__name__, "text": str(error)}, code)
 
     @app.post("/goals", status_code=202)
     async def start(body: dict[str, Any]) -> dict[str, Any]:
         """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
-        ids = {"request_id": body.get("id", ""), "thread_id": body.get("thread")}
+        ids = {"request_id": body.get("id"), "thread_id": body.get("thread")}
         return {"thread": await agent.submit(body.get("goal"), **ids)}
 
     @app.get("/goals/{thread}")
