@@ -42,6 +42,8 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "s4": [call("look", what="deposit"), call("refund", order="7"), finish_step("The deposit is back.", "s4.2")],
 }
+SETTINGS = {"approvals": "plan", "today": "2026-11-27"}
+"""With a fixed day: after midnight, prompts would have other lengths than those of the undisturbed run."""
 APART = "apart:"
 """Before a storage: one process of a run after the other has a clock that is half an hour ahead, or behind."""
 UNSURE = ("send", "refund")
@@ -66,9 +68,7 @@ def stage(folder: Path, crash: Crash, storage: str = "", *, flaky: str = "") -> 
     sealed = storage == "sealed"
     url = f"sqlite:///{folder}/runs.db" if sealed or not storage else storage
     opened = open_storage(url, key=bytes(range(32)) if sealed else None)
-    agent = Agent(
-        _model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash), settings={"approvals": "plan"}
-    )
+    agent = Agent(_model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash), settings=SETTINGS)
     return Stage(agent, world, f"{folder.parent.name}-{folder.name}")
 
 
