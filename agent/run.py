@@ -164,18 +164,19 @@ def unknown_thread(thread_id: str) -> UnknownThread:
 
 def waiting_error(run: Run) -> ThreadWaiting:
     """Return the error for a new goal on a thread whose request has not ended; it says what the thread does."""
-    text = f"thread {run.thread_id!r} {_say_standing(run.thread_id, run.status, run.pending)}; restart=True begins anew"
+    what_it_does = _describe_state(run.thread_id, run.status, run.pending)
+    text = f"thread {run.thread_id!r} {what_it_does}; restart=True begins anew"
     return ThreadWaiting(text, [pause["id"] for pause in run.pending])
 
 
 def idle_error(thread_id: str, row: Mapping[str, Any]) -> ResumeError:
     """Return the error for words to a thread on which nothing works; it says what the thread does instead."""
     status, pending = str(row.get("status") or "running"), row.get("pending") or ()
-    text = f"nothing works on thread {thread_id!r}, which {_say_standing(thread_id, status, pending)}"
+    text = f"nothing works on thread {thread_id!r}, which {_describe_state(thread_id, status, pending)}"
     return ResumeError(text, [pause["id"] for pause in pending] if status == "waiting" else ())
 
 
-def _say_standing(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]]) -> str:
+def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]]) -> str:
     """Return what a thread does on which nothing works, and what makes it go on."""
     it = repr(thread_id)
     if status == "waiting":

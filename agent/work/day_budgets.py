@@ -38,7 +38,7 @@ from donewhen.state.ledger import (
 ALL_THERE_IS = 1e15
 """What a request is expected to cost of which nothing is known."""
 SETTLED = "settled"
-"""Marks an announcement of which is known what it cost: its request was made, and is not charged yet."""
+"""The key of an announcement whose cost is known: its request was made, and is not charged yet."""
 LOOK_AGAIN = 1.0
 """Seconds of waiting for others until those are looked for that died meanwhile."""
 
@@ -79,9 +79,9 @@ class RunBudget:
         self._session = uuid4().hex
         self._numbers = itertools.count(1)
         self._settled: dict[str, Amounts] = {}
-        """What own requests cost whose node is at work."""
-        self._unsaid = set[str]()
-        """Those of them of which others do not know it yet."""
+        """What requests of this session cost, until their node is charged with it."""
+        self._unannounced = set[str]()
+        """Requests whose real cost is not announced yet."""
         self._totals: dict[str, Amounts] = {}
         """By day, what this session spent and was granted."""
         self.limited: frozenset[str] = frozenset(
@@ -106,8 +106,8 @@ class RunBudget:
     async def announce(self) -> str | DayAccount:
         """Announce a request, and return its id; wait for others. Returns an account of which nothing is left."""
         request, looked = f"{self._session}:{next(self._numbers)}", monotonic()
-        while self._unsaid:
-            settled = self._unsaid.pop()
+        while self._unannounced:
+            settled = self._unannounced.pop()
             await self._announce(settled, {**self._settled[settled], SETTLED: 1})
         while True:
             accounts, others, has_room = await self._look(request)
@@ -127,7 +127,7 @@ class RunBudget:
     def settle(self, request: str, spent: Amounts) -> None:
         """Say what an announced request really cost."""
         self._settled[request] = {key: spent.get(key, 0) for key in self.limited | {"model_calls"}}
-        self._unsaid.add(request)
+        self._unannounced.add(request)
 
     def charge(self, requests: Sequence[str], spent: Amounts, grants: Mapping[tuple[Scope, str], Amounts]) -> None:
         """Charge what a node spent, in place of its announced requests, in the next commit."""
@@ -140,7 +140,7 @@ class RunBudget:
             self._table.put(day, self._owner, self._queue, self._session, changed)
         for request in requests:
             self._settled.pop(request, None)
-            self._unsaid.discard(request)
+            self._unannounced.discard(request)
             self._table.forget_with_next(self._thread_id, request)
 
     def _names(self) -> dict[Scope, str]:

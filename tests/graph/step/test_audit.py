@@ -376,6 +376,20 @@ async def test_a_delivery_that_is_true_and_not_all_is_not_written_again() -> Non
     assert (flow.status, flow.run.outcome["missing"]) == ("partial", ["the sum"])
 
 
+async def test_the_judge_is_told_how_many_observations_it_does_not_read() -> None:
+    """V09: 311 looks of two steps, of which one is cited and 300 are listed; what the steps returned is no observation."""
+    first = [[call("look", where=f"{part}-{number}") for number in range(31)] for part in range(10)]
+    second = [call("look", where="last")]
+    done = finish_step("Done.", ("s1.1", "orders"))
+    plan = [{"content": "look everywhere", "tools": ["look"]}, {"content": "look once more", "tools": ["look"]}]
+    model = steps(plan, {"s1": [*first, done], "s2": [second, done]}, judge=[audit()])
+    await play(model, [look], effects=EFFECTS, settings=FREE)
+    (asked,) = judged(model)
+    seen = asked.partition("<observations>\n")[2].partition("</observations>")[0].splitlines()
+    listed = [line for line in seen if line.startswith("[s")]
+    assert (seen[0], len(listed)) == ("[… 10 earlier ones are left out]", 300)
+
+
 async def test_what_was_recalled_whole_was_seen_whole() -> None:
     """Q77, V04: the step that read it recalled all of a long log: neither for the goal's criterion nor for a later step
     is it seen in part. What nobody recalled is."""
