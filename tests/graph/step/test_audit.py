@@ -377,7 +377,7 @@ async def test_a_delivery_that_is_true_and_not_all_is_not_written_again() -> Non
 
 
 async def test_the_judge_is_told_how_many_observations_it_does_not_read() -> None:
-    """V09: 311 looks of two steps, of which one is cited and 300 are listed; what the steps returned is no observation."""
+    """V09: of 311 looks one is cited and 300 are listed; what the two steps returned is no observation."""
     first = [[call("look", where=f"{part}-{number}") for number in range(31)] for part in range(10)]
     second = [call("look", where="last")]
     done = finish_step("Done.", ("s1.1", "orders"))
