@@ -17,7 +17,7 @@ from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
 
@@ -67,6 +67,28 @@ async def test_a_thread_keeps_its_owner(storage: Any) -> None:
         await agent.start("nobody's", thread_id="u")
         await agent.start("first", thread_id="u", owner="bob")
         assert (await agent.info("u")).owner == "bob"
+
+
+async def test_a_thread_at_work_is_not_shown_to_another_owner(storage: Any) -> None:
+    """M11: by the id of a request that is at work, only its owner gets the run."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def look() -> str:
+        """Look."""
+        begun.set()
+        await may_end.wait()
+        return "seen"
+
+    model = ScriptedModel(roles={"triage": [call("look"), answer("ok")], "judge": lambda *_: audit()})
+    async with Agent(model, [look], effects={"look": "read"}, storage=storage) as agent:
+        work = asyncio.ensure_future(agent.start("first", thread_id="t", owner="ann", request_id="r"))
+        await begun.wait()
+        for verb in (agent.start, agent.submit):
+            with pytest.raises(ConfigError, match="thread 't' has another owner"):
+                await verb("mine now", thread_id="t", owner="bob", request_id="r")
+        assert (await agent.start("first", thread_id="t", owner="ann", request_id="r")).status == "running"
+        may_end.set()
+        assert (await work).goal == "first"
 
 
 async def every_page(agent: Agent, limit: int, owner: str | None = None) -> list[dict[str, Any]]:
