@@ -54,13 +54,24 @@ class History(NamedTuple):
 
 
 class _FitRound(NamedTuple):
-    """A reply with what follows it, and what it becomes in a request."""
+    """A reply with what follows it, as it is sent."""
 
-    round: list[BaseMessage]
     messages: list[BaseMessage]
-    calls: list[Any]
+    ids: list[Any]
+    """The ids of its calls."""
     packet: Mapping[str, Any] | None
     foreign: bool
+
+
+class _Bound(NamedTuple):
+    """The end of a round: how many messages were read until there, and how many are sent."""
+
+    read: int
+    sent: int
+    ids: list[Any]
+    """The ids of the round's calls."""
+    foreign: bool
+    """Whether this round or one before it is foreign."""
 
 
 class FitRounds:
@@ -68,20 +79,33 @@ class FitRounds:
 
     def __init__(self) -> None:
         self._maker = ""
-        self._rounds: list[_FitRound] = []
+        self._read: Sequence[BaseMessage] = ()
+        self._bounds = [_Bound(0, 0, [], foreign=False)]
+        self._sent: list[BaseMessage] = []
+        self._packets: list[Mapping[str, Any] | None] = []
         self._ids = _FreshIds()
 
-    def fit(self, place: int, round: list[BaseMessage], maker: str) -> _FitRound:
-        """Return the round at this place, after those that were fit before it, for the model `maker`."""
-        fitted = self._rounds[place] if place < len(self._rounds) and maker == self._maker else None
-        if fitted and len(fitted.round) == len(round) and all(map(operator.is_, fitted.round, round)):
-            return fitted
-        if place < len(self._rounds):
-            del self._rounds[place:]
-            self._ids = _FreshIds(call["id"] for each in self._rounds for call in each.calls)
-        self._maker = maker
-        self._rounds.append(_fit_round(round, self._ids, own=round[0].response_metadata.get(MADE_BY) == maker))
-        return self._rounds[place]
+    def fit(self, messages: Sequence[BaseMessage], maker: str) -> History:
+        """Return messages that begin with a reply as they are sent to the model `maker`."""
+        self._forget_behind(self._shared(messages) if maker == self._maker else 0)
+        self._maker, self._read = maker, messages
+        for round in _rounds(messages[self._bounds[-1].read :]):
+            fitted = _fit_round(round, self._ids, own=round[0].response_metadata.get(MADE_BY) == maker)
+            self._sent += fitted.messages
+            self._packets += [fitted.packet, *[None] * (len(fitted.messages) - 1)]
+            read, foreign = self._bounds[-1].read + len(round), self._bounds[-1].foreign or fitted.foreign
+            self._bounds.append(_Bound(read, len(self._sent), fitted.ids, foreign))
+        return History([*self._sent], [*self._packets], self._bounds[-1].foreign)
+
+    def _shared(self, messages: Sequence[BaseMessage]) -> int:
+        """Return how many messages are the first ones of the last request."""
+        return [*map(operator.is_, self._read, messages), False].index(False)
+
+    def _forget_behind(self, shared: int) -> None:
+        """Forget the rounds behind so many shared messages; of these, the last round may have become longer."""
+        while len(self._bounds) > 1 and self._bounds[-1].read >= shared:
+            self._ids.free(self._bounds.pop().ids)
+        del self._sent[self._bounds[-1].sent :], self._packets[self._bounds[-1].sent :]
 
 
 def fit_history(messages: Sequence[BaseMessage], maker: str, rounds: FitRounds | None = None) -> History:
@@ -89,20 +113,12 @@ def fit_history(messages: Sequence[BaseMessage], maker: str, rounds: FitRounds |
 
     `rounds` has those of the conversation's last request.
     """
-    sent, packets, foreign = list[BaseMessage](), list[Mapping[str, Any] | None](), False
-    rounds, place = rounds or FitRounds(), 0
-    for round in _rounds(messages):
-        if isinstance(round[0], AIMessage):
-            fitted_round = rounds.fit(place, round, maker)
-            fitted, packet = fitted_round.messages, fitted_round.packet
-            place, foreign = place + 1, foreign or fitted_round.foreign
-        else:
-            # A result without its call, as after a cut, is a text.
-            whole = map(_without_halves, round)
-            fitted, packet = [_as_words(each) if isinstance(each, ToolMessage) else each for each in whole], None
-        sent += fitted
-        packets += [packet, *[None] * (len(fitted) - 1)]
-    return History(sent, packets, foreign)
+    first = next((place for place, each in enumerate(messages) if isinstance(each, AIMessage)), len(messages))
+    # A result without its call, as after a cut, is a text.
+    whole = map(_without_halves, messages[:first])
+    before = [_as_words(each) if isinstance(each, ToolMessage) else each for each in whole]
+    sent, packets, foreign = (rounds or FitRounds()).fit(messages[first:], maker)
+    return History([*before, *sent], [*[None] * first, *packets], foreign)
 
 
 def in_turns(history: History) -> History:
@@ -181,7 +197,7 @@ def has_thoughts(message: BaseMessage) -> bool:
 
 
 def _rounds(messages: Sequence[BaseMessage]) -> Iterator[list[BaseMessage]]:
-    """Yield each reply with what follows it, and before all of them what comes first."""
+    """Yield each reply with what follows it; the first message is a reply."""
     round = list[BaseMessage]()
     for message in messages:
         if round and isinstance(message, AIMessage):
@@ -220,7 +236,8 @@ def _fit_round(round: list[BaseMessage], ids: "_FreshIds", *, own: bool) -> _Fit
     sent = _rebuild(reply, calls, words, own=own, changed=changed)
     messages = [sent, *map(_without_halves, [*answers, *others])]
     foreign = bool(sent.tool_calls and not (own and has_thoughts(sent)))
-    return _FitRound(round, messages, sent.tool_calls, _packet_of(reply, sent) if own else None, foreign)
+    packet = _packet_of(reply, sent) if own else None
+    return _FitRound(messages, [call["id"] for call in sent.tool_calls], packet, foreign)
 
 
 def _rebuild(reply: AIMessage, calls: list[Any], words: Sequence[str], *, own: bool, changed: bool) -> AIMessage:
@@ -283,8 +300,8 @@ def _without_halves(message: BaseMessage) -> BaseMessage:
 class _FreshIds:
     """Gives calls ids that are unique in a request, the same in each request that has them."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {*taken}
+    def __init__(self) -> None:
+        self._taken = set[str]()
 
     def give(self, id: str, message: str, *, keep: bool) -> str:
         """Return the id, with `keep` if it is legal and new, else nine letters and digits, as Mistral wants."""
@@ -294,3 +311,7 @@ class _FreshIds:
             chosen = f"c{sha256(f'{message} {id} {number}'.encode()).hexdigest()[:8]}"
         self._taken.add(chosen)
         return chosen
+
+    def free(self, ids: Iterable[str]) -> None:
+        """Let other calls have these ids."""
+        self._taken.difference_update(ids)

@@ -199,6 +199,24 @@ def test_every_history_is_made_fit(rows: list[Any]) -> None:
         assert fit_history(asked, maker, rounds) == fit_history(asked, maker)
 
 
+def test_a_conversation_is_fit_as_if_it_had_no_last_request() -> None:
+    """R14: what the last request had is the same message again; nothing of it is left once the middle changed, another
+    model is asked, the beginning was left out, or other words stand at the end."""
+    call = ("look", "toolu_1")
+    one, other = (_history([("I look.", [call], [], own, True) for own in owns]) for owns in ((1, 0, 1), (0, 1, 0)))
+    changed = [*one[:4], *other[4:7], *one[7:]]
+    asked = [one[:7], one, [*one, HumanMessage("And?")], changed, one, [*one[:-1], HumanMessage("Now.")], one[4:], one]
+    rounds = FitRounds()
+    before = fit_history(one, "me", rounds)
+    for maker, messages in itertools.product(("me", "you"), asked):
+        assert fit_history(messages, maker, rounds) == fit_history(messages, maker)
+    again = fit_history(one, "me", rounds)
+    assert again == before
+    assert all(
+        new is old for new, old in zip(fit_history(one, "me", rounds).messages[:7], again.messages, strict=False)
+    )
+
+
 def test_thoughts_are_given_to_their_model_alone() -> None:
     """R14 (Q43): another model, also of the same provider, gets the text and the calls."""
     call = tool_call(name="look", args={"item": "x"}, id="call_1")
