@@ -495,7 +495,7 @@ class Agent:
         self, thread_id: str | Run, cursor: str | None = None, *, after: int | None = None
     ) -> AsyncIterator[tuple[Json, str]]:
         """Follow a run from any process: yield `(event, cursor)` until its outcome. Each cursor continues after its
-        event.
+        event: after that of the outcome comes nothing until the next request.
 
         Begins with the current request, or after the event of `cursor`, or after the event whose `seq` is `after`.
         Events are read from the storage twice a second, with the same numbers as in every stream, so none is missed

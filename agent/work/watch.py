@@ -97,16 +97,16 @@ async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[l
         return shown, False
     standing = row.get("events") or {}
     place = {"thread_id": thread_id, "turn": standing.get("turn") or int(snapshot.values.get("turn") or 1)}
+    before = [*_events_before(run)]
     if not whole and snapshot.values:
-        before = [*_events_before(run)]
         first = (events[0]["seq"] - 2 if events else standing["rest"] - 1) if standing and len(before) == 1 else 1
         shown = [{**each, **place, "seq": seq, "after": 0} for seq, each in enumerate(before, first)] + events
     if more:
         return shown, False
-    over = run.outcome is not None or (run.status == "running" and bool(run.problem))
-    rest = standing["rest"] if standing else max(len(shown) + 1, seen or 0)
+    is_left = run.status == "running" and bool(run.problem)
+    rest = standing["rest"] if standing else len(before) + 1
     end: Json = {**end_event(run), **place, "seq": rest, "after": standing.get("kept") or 0}
-    return [*shown, *([end] if over or rest > (seen or 0) else ())], over
+    return [*shown, *([end] if is_left or rest > (seen or 0) else ())], is_left or run.outcome is not None
 
 
 def _beginning(event: Json, seen: int) -> Iterator[Json]:

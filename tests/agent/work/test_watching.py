@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, ConfigError
-from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
 
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "verification": "claimed"}
@@ -59,6 +59,28 @@ async def test_a_cursor_is_of_its_thread(tmp_path: Path) -> None:
         assert len([event async for event, _ in agent.watch(first, of_before)]) == len(cursors)
         with pytest.raises(ConfigError, match=f"of thread '{first}', not of '{second}'"):
             [event async for event, _ in agent.watch(second, cursors[0])]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_what_was_watched_to_its_outcome_has_nothing_more(kind: str, tmp_path: Path) -> None:
+    """S01, R04: after the cursor of an outcome comes nothing, twice; of the next request all, also of one that is
+    cancelled while it waits or before it begins."""
+    model = ScriptedModel(roles={"triage": [answer("one"), ask_user("Which?"), answer("two")]})
+    async with Agent(model, storage=fresh_url(kind, tmp_path)) as agent:
+        thread, last = (await agent.start("first")).thread_id, ""
+        for goal in ("second", "third"):
+            last = [cursor async for _, cursor in agent.watch(thread, last or None)][-1]
+            for _ in range(2):
+                assert [each async for each in agent.watch(thread, last)] == []
+            run = await agent.start(goal, thread_id=thread)
+            if run.status == "waiting":
+                await agent.cancel(thread)
+            events = [event async for event, _ in agent.watch(thread, last)]
+            assert (events[0]["type"], events[0]["goal"], events[-1]["type"]) == ("started", goal, "outcome")
+        last = [cursor async for _, cursor in agent.watch(thread)][-1]
+        await agent.submit("fourth", thread_id=thread)
+        await agent.cancel(thread)
+        assert [event.get("status") async for event, _ in agent.watch(thread, last)][-1] == "cancelled"
 
 
 async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:

@@ -324,7 +324,8 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         assert (info.queue, info.status, info.problem) == ("", "running", "ConfigError: there is no model")
         run = await agent.get(thread)
         assert (run.status, run.goal, run.problem) == ("running", "report", "ConfigError: there is no model")
-        ((end, _),) = await heard(agent, thread)
+        ((end, cursor),) = await heard(agent, thread)
+        assert await heard(agent, thread, cursor) == [(end, cursor)]
         assert (end["type"], end["status"], end["text"]) == ("outcome", "running", "ConfigError: there is no model")
     model = ScriptedModel(roles={"triage": [answer("May.")]})
     async with Agent(model, storage=storage) as agent:
