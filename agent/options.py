@@ -79,7 +79,8 @@ class StartOptions(Options, total=False):
     """The thread; None begins a new one."""
     request_id: str | None
     """Your id of the request, for clients that send twice: if the thread has a request with this id, nothing begins and
-    its run is returned. Without a `thread_id` it names the thread too. None: it has no id; an empty one is refused.
+    its run is returned; if that has another goal, ConfigError is raised. Without a `thread_id` it names the thread too.
+    None: it has no id; an empty one is refused.
     """
     restart: bool
     """Close a request of the thread that is not finished."""

@@ -73,6 +73,19 @@ class Request:
             hint = "leave owner= out to keep its owner, or begin a thread of its own"
             raise ConfigError(f"owner {self.owner!r}: thread {thread_id!r} has another owner; {hint}")
 
+    def is_delivered(self, thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+        """Return whether the thread already has the request with this caller's id, be it queued, begun or ended.
+
+        Raises ConfigError if that has another goal.
+        """
+        self.check_owner(thread_id, row)
+        stored = messages_from_dict((row.get("request") or {}).get("messages") or [])
+        known = [message for message in (*stored, *(values.get("messages") or ())) if self.id and message.id == self.id]
+        if known and (goal := known[-1].text.strip()) != self.goal.strip():
+            hint = "another goal needs an id of its own"
+            raise ConfigError(f"request_id {self.id!r} was given before, with the goal {goal[:200]!r}: {hint}")
+        return bool(known)
+
     @property
     def goal(self) -> str:
         """Return the text of the user's message."""
@@ -154,11 +167,6 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
     if problem := goal_problem(messages[-1].text.strip()):
         raise GoalError(problem)
     return messages
-
-
-def is_delivered(id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether a thread already has the request with this caller's id, be it queued, begun or ended."""
-    return bool(id) and (id in _queued_ids(row) or id in _known_ids(values))
 
 
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

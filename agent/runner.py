@@ -50,7 +50,7 @@ from donewhen.agent.gate import (
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_delivered, is_not_begun, read_goal
+from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
 from donewhen.agent.run import Run, read_inner_journal, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
@@ -438,7 +438,7 @@ class Runner:
     async def _start(self, thread: HeldThread, request: Request) -> Act | Run:
         request.check_owner(thread.thread_id, thread.row)
         snapshot = None if last_turn(thread.row) and not request.id else await thread.read()
-        if snapshot and is_delivered(request.id, thread.row, snapshot.values):
+        if snapshot and request.is_delivered(thread.thread_id, thread.row, snapshot.values):
             return self._make_run(thread.thread_id, thread.row, snapshot)
         if snapshot:
             self.check_free(thread, snapshot, request.restart)
@@ -455,9 +455,8 @@ class Runner:
         request = await self._fill(request)
         try:
             async with hold(self.storage, self.graph, thread_id) as thread:
-                request.check_owner(thread_id, thread.row)
                 snapshot = await thread.read()
-                if not is_delivered(request.id, thread.row, snapshot.values):
+                if not request.is_delivered(thread_id, thread.row, snapshot.values):
                     self.check_free(thread, snapshot, request.restart)
                     await enqueue(thread.store, thread_id, self.queue, request, at)
         except ThreadBusy:
@@ -470,8 +469,7 @@ class Runner:
         while True:
             async with self.storage.reader() as (saver, store):
                 row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            if is_delivered(request.id, row, snapshot.values):
-                request.check_owner(thread_id, row)
+            if request.is_delivered(thread_id, row, snapshot.values):
                 return self._make_run(thread_id, row, snapshot)
             if time.monotonic() >= deadline:
                 return None

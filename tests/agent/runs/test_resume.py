@@ -290,6 +290,33 @@ async def test_a_queued_request_is_known_by_its_id(storage: Storage) -> None:
     assert (await agent.get("desk")).pending == run.pending
 
 
+async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> None:
+    """C06: whoever gives two goals one id is told the first of them, while that is queued, waits, works and when it has
+    ended; the same goal with other white space, or with an image, is a second delivery."""
+    image = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
+    goal = [{"type": "text", "text": "do it"}, image]
+    agent = Agent(sending(HI), [Outbox().tool()], storage=storage)
+
+    async def send_both() -> None:
+        for deliver in (agent.submit, agent.start):
+            with pytest.raises(ConfigError, match="request_id 'may/1' was given before, with the goal 'do it'"):
+                await deliver("do something else", request_id="may/1")
+            for again in (goal, "  do it\n"):
+                await deliver(again, request_id="may/1")
+
+    await agent.submit(goal, request_id="may/1")
+    await send_both()
+    await agent.run_submitted("may/1")
+    assert (await agent.get("may/1")).status == "waiting"
+    await send_both()
+    async with storage.session("may/1"):  # as another process that works on it
+        await send_both()
+    await agent.cancel("may/1")
+    await send_both()
+    assert len(await agent.threads()) == 1
+    await agent.submit("do something else", request_id="may/2", thread_id="may/1")
+
+
 async def test_an_answer_goes_to_the_workers_that_have_the_tools(storage: Storage) -> None:
     """C06: an answer submitted by an agent with another queue leaves the run to its own workers."""
     outbox = Outbox()
