@@ -760,13 +760,21 @@ class Runner:
         """Return the configuration and the context for calls of the graph, with the recorder if there is one."""
         context = copy_context()
         context.run(present_form.set, self.form)
-        graphs = self.executors if self.graphs_executors is None else self.graphs_executors
-        context.run(use_executors, graphs, self.executors)
+        context.run(use_executors, self._executors_of_graph, self.executors)
         if recorder:
             context.run(recording.set, recorder)
             context.run(hearing.set, recorder.hear)
             config = with_callback(config, recorder)
         return config, context
+
+    @property
+    def _executors_of_graph(self) -> Executors:
+        """Return those with which the graph was built."""
+        return self.executors if self.graphs_executors is None else self.graphs_executors
+
+    def use_settings(self) -> None:
+        """Let the agent's settings hold in this context, in which its graph works as a node of another one."""
+        use_executors(self._executors_of_graph, self.executors, self.settings)
 
     async def _call_graph(
         self,

@@ -63,6 +63,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncGenerator[Any]:
         if (thread_id := self._thread(config)) is None:
+            self.runner.use_settings()
             async for part in super().astream(input, config, **options):
                 yield part
             return

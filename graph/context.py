@@ -24,16 +24,16 @@ Background = str | Callable[[str, str], str | Awaitable[str]]
 """A text, or a function of the goal and the thread id, async or not, that returns one."""
 
 
-_of_run: ContextVar[tuple[Executors, Executors] | None] = ContextVar("executors_of_run", default=None)
-"""The executors of a graph, and those that replace them in the run of this context."""
+_of_run: ContextVar[tuple[Executors, Executors, Settings | None] | None] = ContextVar("of_run", default=None)
+"""The executors of a graph, and the executors and default settings that replace its own in the run of this context."""
 
 
-def use_executors(graphs: Executors, own: Executors) -> None:
-    """Replace the executors and tools of a graph for the run that works in this context.
+def use_executors(graphs: Executors, own: Executors, settings: Settings | None = None) -> None:
+    """Replace the executors and tools of a graph, and its default settings, for the run that works in this context.
 
     So one compiled graph serves all runs, live objects stay out of the state, and a nested graph keeps its own.
     """
-    _of_run.set((graphs, own))
+    _of_run.set((graphs, own, settings))
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,11 @@ class Deps:
     """The hooks that calls, questions and ends have to pass, and the secrets."""
 
     def of_run(self) -> "Deps":
-        """Return these dependencies, with the executors of the run that works in this context."""
-        executors_of_run = _of_run.get()
-        if (
-            executors_of_run is None
-            or executors_of_run[0] is not self.executors
-            or executors_of_run[1] is self.executors
-        ):
+        """Return these dependencies, with the executors and settings of the run that works in this context."""
+        graphs, own, settings = _of_run.get() or (None, self.executors, None)
+        if graphs is not self.executors or (own is self.executors and settings is None):
             return self
-        return replace(self, executors=executors_of_run[1])
+        return replace(self, executors=own, settings=settings or self.settings)
 
     @property
     def secrets(self) -> Sequence[str]:

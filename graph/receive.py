@@ -22,6 +22,7 @@ from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.sync import call_in_time, load_jsonschema
+from donewhen.graph.tools.effects import Place
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
@@ -46,8 +47,16 @@ NOT_TAKEN = "donewhen_not_taken"
 
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
-    """Start a new request with a fresh plan and fresh budgets; the conversation is kept."""
+    """Start a new request with a fresh plan and fresh budgets; the conversation is kept.
+
+    Raises ConfigError inside an outer graph that gave it no message: nobody would see an answer.
+    """
     settings, given = runtime.context, with_request_last(state)
+    if not given and Place.of(config, depth=1).nodes:
+        raise ConfigError(
+            "the graph around DoneWhen gave it no message: its state needs the key `messages` (as LangGraph's "
+            "MessagesState has), with the request in it"
+        )
     messages = _cleaned(given, state.get("request"))
     goal = clean_text((typed_reply(messages) or "").strip())
     ended_unplanned = state.get("ending") and not state.get("approval")  # other words then are a new request

@@ -278,6 +278,23 @@ async def test_what_was_worked_on_is_no_request_again() -> None:
     assert out["messages"][-1].text == "The goal is empty. Say what you want done."
 
 
+class Ticket(TypedDict):
+    """The state of a graph that knows no messages."""
+
+    question: str
+
+
+async def test_a_graph_around_without_messages() -> None:
+    """Issue 42: without a request for it, DoneWhen says what the state around lacks; before, nothing happened at all."""
+    for state, given in ((Ticket, {"question": "hi"}), (MessagesState, {"messages": []})):
+        builder = StateGraph(state)
+        builder.add_node("agent", build_graph(ScriptedModel()).compile())
+        builder.add_edge(START, "agent")
+        outer: Any = builder.compile(checkpointer=InMemorySaver())
+        with pytest.raises(ConfigError, match=r"no message.*its state needs the key `messages`"):
+            await outer.ainvoke(given, config("t"))
+
+
 def test_settings_that_cannot_be() -> None:
     """S5: they are refused where the graph is made."""
     with pytest.raises(ConfigError, match=r"there is no confrm; did you mean confirm"):

@@ -10,7 +10,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.testing import ScriptedModel, answer, ask_user, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
 from tests.kit.runs import config, one_step, said, scripted, step, two_questions
 from tests.kit.storage.cases import Storage
 
@@ -180,3 +180,31 @@ async def test_inside_another_graph() -> None:
     out = await graph.ainvoke(Command(resume="approve"), config("t"))
     assert isinstance(out["messages"][-1], AIMessage)
     assert out["messages"][-1].text == "done"
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "invoke"])
+async def test_inside_another_graph_an_agent_keeps_its_settings(way: str) -> None:
+    """Issue 42: each node is as strict as its agent, whatever the others are; before, both had only the defaults."""
+    hasty = Agent(one_step(), settings={"confirm": "never"}, storage="memory:")
+    looked: list[str] = []
+
+    def look() -> str:
+        """Look."""
+        looked.append("looked")
+        return "seen"
+
+    model = ScriptedModel([call("look"), answer("I may not look.")])
+    blind: Any = {"profile": {"forbidden_tools": ["look"]}}
+    strict = Agent(model, [look], effects={"look": "read"}, settings=blind, storage="memory:")
+    outer = StateGraph(MessagesState)
+    for node, agent in (("hasty", hasty), ("strict", strict)):
+        outer.add_node(node, agent.graph)
+        outer.add_edge(START, node)
+    graph = outer.compile(checkpointer=InMemorySaver())
+    if way == "invoke":
+        out = await asyncio.to_thread(graph.invoke, {"messages": "do it"}, config("t"))
+    else:
+        out = await graph.ainvoke({"messages": "do it"}, config("t"))
+    assert "__interrupt__" not in out
+    assert {"done", "I may not look."} <= {message.text for message in out["messages"]}
+    assert looked == []
