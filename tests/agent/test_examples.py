@@ -14,6 +14,7 @@ SHOWN = {
     "diamond.py": ["Both sources say 42."],
     "support_desk.py": ["asked: May step s2", "completed: The broken lamp", "paid: [('A-17', 40.0)]"],
     "desk_dialogue.py": ["I would refund 45.00 EUR", "three to five days", "paid: [('A-17', 40.0)]"],
+    "chat_bot.py": ["  (approve)", "on their way", "answered already", "it worked: Please tell me how long"],
     "fail_anywhere.py": ["points, and sent one letter each time"],
     "code_fix.py": ["completed: total() adds all prices", "proven: The tests pass", "return sum(prices)\n"],
     "research.py": ["[energy.1] closed in 2019", "audited: 2 of 2 sentences shown"],

@@ -285,7 +285,7 @@ class Ticket(TypedDict):
 
 
 async def test_a_graph_around_without_messages() -> None:
-    """Issue 42: without a request for it, DoneWhen says what the state around lacks; before, nothing happened at all."""
+    """Issue 42: without a request, DoneWhen says what the state around lacks; before, nothing happened at all."""
     for state, given in ((Ticket, {"question": "hi"}), (MessagesState, {"messages": []})):
         builder = StateGraph(state)
         builder.add_node("agent", build_graph(ScriptedModel()).compile())
