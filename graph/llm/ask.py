@@ -1,8 +1,4 @@
-"""Ask a model one question: stream the reply, time it, retry where that can help, and charge every attempt.
-
-Without callbacks, the model's own stream is read in place of LangChain's `astream`, which walks all messages of the
-conversation three times per request for the callbacks alone (docs/decisions/0063).
-"""
+"""Ask a model one question: stream the reply, time it, retry where that can help, and charge every attempt."""
 
 import asyncio
 import logging
@@ -373,14 +369,21 @@ class _Request:
                     begun = await self._join(chunks)
                     self._charge(begun)  # tokens written before the failure are paid for
             raise classify(error) from error
-        await aside(message, partial(self._charge, message))
-        if problem := self._problem_of_end(message, streamed=isinstance(chunks[0], AIMessageChunk), wire=wire):
+        streamed = isinstance(chunks[0], AIMessageChunk)
+        try:
+            return await aside(message, partial(self._read, message, prepared, wire, streamed=streamed))
+        except ModelError:
             self.speech.restart()
+            raise
+
+    def _read(self, message: AIMessage, prepared: PreparedModel, wire: ChatWire | None, *, streamed: bool) -> AIMessage:
+        """Charge a reply and return it as it is read. Raises ModelError if it is not whole."""
+        self._charge(message)
+        if problem := self._problem_of_end(message, streamed=streamed, wire=wire):
             raise problem
-        whole = message
-        message = await aside(whole, partial(without_excess, whole, self.deps.adapter.longest_reply))
-        self.stopped |= message is not whole
-        return await aside(message, partial(self._settle, prepared.renamed.put_back(message), wire))
+        kept = without_excess(message, self.deps.adapter.longest_reply)
+        self.stopped |= kept is not message
+        return self._settle(prepared.renamed.put_back(kept), wire)
 
     async def _settle_text(self, written: str) -> AIMessage:
         """Return the reply that a model wrote and its server could not read."""
