@@ -17,6 +17,7 @@ from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.text import step_numbers
+from donewhen.state.plan.written import calls_text
 from donewhen.state.records import PlanChange
 from donewhen.state.values import Json, fold_text, name_hint
 
@@ -239,6 +240,8 @@ def _describe_added(step: Mapping[str, Any], speak: Speak) -> str:
 def _describe_changed(before: Mapping[str, Any], after: Mapping[str, Any], speak: Speak) -> Iterator[str]:
     if before["content"] != after["content"]:
         yield speak("says", content=after["content"])
+    if gone := [call for call in before.get("calls") or () if call not in (after.get("calls") or ())]:
+        yield speak("calls", calls=calls_text(gone))
     if more := [tool for tool in after.get("tools") or () if tool not in (before.get("tools") or ())]:
         yield speak("needs", tools=", ".join(more))
     if before.get("executor") != after.get("executor"):

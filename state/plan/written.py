@@ -187,20 +187,21 @@ def _read_step(step: Any) -> Any:
     if not (calls := planned_calls(step)):
         return fields
     names = [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
-    content = fields.get("content") or f"Call {_calls_text(calls)}"
+    content = fields.get("content") or f"Call {calls_text(calls)}"
     return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
 
 
 def name_calls(content: str, before: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]]) -> str:
     """Return the content of a step with its calls named at the end, in place of those of `before`."""
-    old, new = _calls_text(before), _calls_text(calls)
+    old, new = calls_text(before), calls_text(calls)
     if content == f"Call {old}":
         return f"Call {new}" if new else content
     bare = content.removesuffix(f" ({new})").removesuffix(f" ({old})")
     return f"{bare} ({new})" if new else bare
 
 
-def _calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
+def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
+    """Return planned calls as a step's content names them."""
     return "; ".join(
         f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
         if call["arguments"]

@@ -12,7 +12,7 @@ from donewhen import Agent, Settings
 from donewhen.agent.run import Run
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.revise import difference
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.runs import Outbox, config, drawn, last_seen, said, step
 
 RULES = Rules(tools=["look", "send", "write"], executors=["writer"], checks={"look": lambda arguments: []})
@@ -134,8 +134,8 @@ def test_a_judge_less_asks(plan: Plan) -> None:
     """C04: a criterion that nobody judges any more is easier to meet."""
     plan["steps"][0]["done_when"][0]["judge"] = True
     changed = copy.deepcopy(plan)
-    for criterion in changed["steps"][0]["done_when"]:
-        criterion["judge"] = False
+    for each in changed["steps"][0]["done_when"]:
+        each["judge"] = False
     assert difference(plan, changed) != []
 
 
@@ -286,3 +286,36 @@ async def test_a_plan_changed_from_outside_asks() -> None:
     run = await agent.resume(run.thread_id, {"type": "reject"})
     assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
     assert outbox.sent == []
+
+
+async def test_calls_that_an_edit_drops_are_named() -> None:
+    """C12, C14: whoever gives a step new words is told which of its planned calls are gone, also of two steps, in what
+    they watch and in the receipt; calls that stay are not named."""
+
+    def planned(name: str, *others: str) -> Plan:
+        calls = [{"tool": "send", "arguments": {"to": each, "text": "Hi"}} for each in (name, *others)]
+        return {"content": f"write to {name}", "tools": ["send"], "calls": calls, "done_when": [f"{name} has it"]}
+
+    outbox = Outbox()
+    written = finish_step("not needed", goal_check=[criterion(1)], unchanged="nobody waits for it")
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([planned("dora", "bob"), planned("eve"), planned("joe")])],
+            "execute": {"s1": [written], "s2": [written], "s3": [finish_step("sent", "s3.1")]},
+            "deliver": ["Done."],
+        }
+    )
+    settings = Settings(approvals="never", verification="claimed")
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=settings)
+    run = await agent.start("write to all")
+    words = "steps:\n- {id: s1, content: greet dora}\n- {id: s2, content: greet eve}\n- {id: s3}"
+    events = [event async for event in agent.stream_resume(run, words)]
+    (note,) = [event["text"] for event in events if event["type"] == "note"]
+    receipt = await agent.receipt(run)
+    assert receipt is not None
+    assert note == f"The plan was changed: {'; '.join(receipt['approvals'][0]['changes'])}"
+    gone = [line for line in receipt["approvals"][0]["changes"] if "planned call" in line]
+    assert [line[:7] for line in gone] == ["step s1", "step s2"]
+    assert [name in gone[0] for name in ("dora", "bob", "eve", "joe")] == [True, True, False, False]
+    assert [name in gone[1] for name in ("dora", "bob", "eve", "joe")] == [False, False, True, False]
+    assert [each["to"] for each in outbox.sent] == ["joe"]
