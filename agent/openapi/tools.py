@@ -371,6 +371,8 @@ def _tool(
     fields = [*schema_fields(operation.output)] if operation.output else []
     if fields:
         metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
+    if operation.effect != "read":
+        metadata["conditions"] = lambda _: f"`{operation.method.upper()} {operation.path}`"
     if reader:
         metadata["probe"] = partial(_took_effect, api, operation, reader)
         metadata["replaces"] = partial(_replaced, api, operation, reader)
@@ -485,8 +487,10 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
 
 
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
-    """Return, by argument, what a change would replace."""
+    """Return, by argument, what a change would replace; for one that deletes, by the request that reads it, the object."""
     now = await _look(api, reader, operation.place_of(arguments))
+    if operation.method == "delete" and not isinstance(now, Exception):
+        return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}
     if not isinstance(now, dict) or operation.whole_body:
         return {}
     fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]

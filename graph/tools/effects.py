@@ -705,18 +705,18 @@ async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[s
     """Return, by argument, the text that it replaces; None if the tool never says.
 
     `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
-    that the call would replace: `{"content": "what the file holds"}`.
+    that the call would replace: `{"content": "what the file holds"}`. What stands under another name would be gone.
     """
     if (replaces := (tool.metadata or {}).get("replaces")) is None:
         return None
     answer = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
     texts = answer if isinstance(answer, Mapping) else {}
-    return {name: str(old) for name, old in texts.items() if name in arguments}
+    return {str(name): str(old) for name, old in texts.items()}
 
 
 def differences(replaced: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return, by argument, the diff to what it replaces."""
-    diffs = {name: text_difference(old, comparable_text(arguments[name])) for name, old in (replaced or {}).items()}
+    diffs = {n: text_difference(old, comparable_text(arguments.get(n, ""))) for n, old in (replaced or {}).items()}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
 
 

@@ -71,7 +71,7 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     for key in _long_arguments(call):
         if key not in pair:
             changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
-    others = (key for key in diffs if not isinstance(arguments.get(key, ""), str))
+    others = (key for key in diffs if not isinstance(arguments.get(key), str))
     return [*changes, *(TextChange(key, escape_unseen(diffs[key]), is_diff=True) for key in others)]
 
 

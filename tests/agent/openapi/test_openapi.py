@@ -454,6 +454,29 @@ async def test_people_see_what_numbers_and_objects_replace() -> None:
         assert "tags:" not in text
 
 
+async def test_people_see_what_a_deletion_takes_away() -> None:
+    """V12, X29: whoever is asked about a deletion sees its request and the object that will be gone, also of the second;
+    if the object changes before the answer, the call is asked about anew. What nothing reads is asked by its request."""
+    other = ISSUE.replace("7", "8")
+    objects = {ISSUE: {"title": "Crash", "state": "open"}, other: {"title": "Slow", "state": "open"}}
+    with ApiServer(objects=objects) as server:
+        work = [call("issues_delete", owner="ann", repo="app", number=number) for number in (7, 8, 8)]
+        step = {"content": "Delete 7 and 8 of ann/app", "tools": ["issues_delete"]}
+        model = ScriptedModel(roles={"triage": [submit_plan([step])], "execute": work})
+        settings = {"approvals": "each", "confirm": "never"}
+        agent = Agent(model, openapi_tools(ISSUES, base_url=server.url), storage="memory:", settings=settings)
+        run = await agent.start("Delete issues 7 and 8 of ann/app")
+        text = run.pending[0]["text"]
+        assert "`DELETE /repos/{owner}/{repo}/issues/{number}`" in text
+        assert '- "title": "Crash"\n' in text
+        run = await agent.resume(run, "approve")
+        assert '- "title": "Slow"\n' in run.pending[0]["text"]
+        objects[other]["title"] = "Not slow"
+        run = await agent.resume(run, "approve")
+        assert '- "title": "Not slow"\n' in run.pending[0]["text"]
+        assert [*server.objects] == [other]
+
+
 async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
     """X24: an API with `Idempotency-Key` gets the run's own key, which no model writes."""
     with ApiServer() as server:
