@@ -37,7 +37,7 @@ def saying(*texts: str) -> Agent:
 async def shown(tab: Any, text: str) -> Any:
     """Have the text as an answer; the element that it is drawn in, when all of it is."""
     await say(tab, "say it")
-    await tab.wait_for_selector(".receipt, .outcome")
+    await tab.wait_for_selector(".receipt, .outcome", timeout=60_000)
     await tab.wait_for_selector(".answer .md[data-drawn=whole]", state="attached")
     return tab.locator(".answer .md")
 

@@ -59,6 +59,7 @@ async def test_a_refused_edit_keeps_what_was_edited() -> None:
         await tab.click("text=Add a criterion")
         await tab.locator(".edit .crit textarea").nth(1).fill("the number is named")
         await tab.fill(".edit .row > textarea", "")
+        await tab.click(".limits summary")
         await tab.locator(".limits input").first.fill("7")
         await tab.click("text=Add a step")
         await tab.locator(".edit .row").nth(1).locator("[aria-label=Remove]").click()
