@@ -98,6 +98,8 @@ class Pause(TypedDict, total=False):
     """tool: by argument, the diff to the text that it replaces."""
     batch: list[Json]
     """tool: calls of the same reply or program that are approved with it, `{position, tool, arguments}`."""
+    code: str
+    """tool: the text of the program that makes these calls."""
     sources: list[Json]
     """tool: the arguments that need a source, `{argument, value, source}`; the source is None if there is none."""
     new: list[str]

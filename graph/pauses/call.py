@@ -62,7 +62,7 @@ class ToolPause(PermissionPause, CallPause):
     topic: ClassVar[str] = "tool"
     action: ClassVar[str] = "approve_tool"
     decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject", "respond")
-    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs")
+    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs", "code")
     ids: ClassVar[str] = CALL_ID.format("call")
     words_are: ClassVar[AnswerKind] = "reject"
     edit_shape: ClassVar[str] = '{"type": "edit", "arguments": {…}}'
@@ -72,6 +72,7 @@ class ToolPause(PermissionPause, CallPause):
     new: list[str] = []
     sources: list[Json] = []
     diffs: dict[str, str] = {}
+    code: str = ""
     relayed: bool = False
     """True if an executor asks."""
 
@@ -81,8 +82,8 @@ class ToolPause(PermissionPause, CallPause):
         return "keys_tools" if self.batch else super().legend
 
     def call(self) -> Json:
-        """Return the call as it is drawn, with the diffs to the texts that its arguments replace."""
-        return {**super().call(), "diffs": self.diffs}
+        """Return the call as it is drawn, with the diffs to what it replaces, and the program that makes it."""
+        return {**super().call(), "diffs": self.diffs, "code": self.code}
 
     def action_arguments(self) -> dict[str, str]:
         """Return the tool and its arguments as JSON."""

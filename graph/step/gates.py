@@ -28,6 +28,7 @@ from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted,
 from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
+from donewhen.state.reading.decisions import PROGRAM
 from donewhen.state.records import WRITES, Call, JournalEntry, StepChange, decision_on
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
@@ -286,8 +287,8 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
     state, reason = context.state, _approval_reason(call, context)
     reason = "differs" if call.get("differs") and decision_on(call) == "undecided" else reason
-    traces = await _trace(call, context) if reason == "new" else {}
-    if reason == "new" and not traces.get(call.get("position", 0)):
+    found = await _look_up_sources(call, context) if reason == "new" else None
+    if found and not lacks_source(found[1]):
         reason = "again" if _was_made(call, context) else "alike" if _is_like_unknown(call, context) else None
     elif reason is None and _was_made(call, context, only_replaced=True):
         reason = "again"
@@ -301,6 +302,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
         return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
     if reason == "unlisted" and (others_step := _step_that_lists(call["name"], state)):
         return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")
+    traces = await _trace(call, context, *(found or await _look_up_sources(call, context)))
     others = [other for other in context.calls[1:] if other.get("rehearsed")]
     if not others and reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
@@ -308,6 +310,8 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     conditions = tool.conditions(state["language"])
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
     waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions, numbers)
+    if "program" in call:
+        waiting = waiting.but(code=next(each["args"]["code"] for each in context.calls if each["name"] == PROGRAM))
     change: StepChange = {"status": "waiting"}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]
@@ -425,16 +429,10 @@ def _needs_approval_too(call: Call, context: StepContext, traces: Traces) -> boo
     return reason == "by_tool" or (reason == "new" and bool(traces.get(call.get("position", 0))))
 
 
-async def _trace(call: Call, context: StepContext) -> Traces:
-    """Return, by position, the arguments of this call and of those after it, except where all of them have a source.
-
-    If all arguments of this call have one, the others are not looked at, and {} is returned.
-    """
-    sources, traced = await _look_up_sources(call, context)
-    if not lacks_source(traced):
-        return {}
-    traces: dict[int, Sequence[Argument]] = {}
-    for each in context.calls:
+async def _trace(call: Call, context: StepContext, sources: Sources, traced: Sequence[Argument]) -> Traces:
+    """Return, by position, the arguments of this call, and of those after it that have one without a source."""
+    traces: dict[int, Sequence[Argument]] = {call.get("position", 0): traced}
+    for each in context.calls[1:]:
         if _approval_reason(each, context) == "new":
             arguments = await run_in_thread(partial(context.tools[each["name"]].trace, each["args"], sources))
             if lacks_source(arguments):

@@ -34,7 +34,7 @@ STAYS = ("waiting", "ready", "failed")
 Reason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "differs", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
 Traces = Mapping[int, Sequence[Argument]]
-"""The arguments of calls that have one without a source, by the position of the call in its reply."""
+"""The arguments of the call that is asked about, and of others that have one without a source, by position."""
 
 MOST_SHOWN = 10
 """The most arguments whose sources a question lists; the call itself is shown in full."""
@@ -123,7 +123,7 @@ def approval_pause(
     """
     call, *others = calls
     speak = partial(say, state["language"], "call")
-    traced = traces.get(call.get("position", 0), ()) if reason == "new" else ()
+    traced = traces.get(call.get("position", 0), ())
     why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
         why += f"\n{_sources_text(traced, state)}"
@@ -139,7 +139,7 @@ def approval_pause(
     batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
     more: Json = {"options": ["approve", "edit", "reject"]} | ({"batch": batch} if batch else {})
     all_traced = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
-    more |= {"new": [*dict.fromkeys(new_values(all_traced))]} if all_traced else {}
+    more |= {"new": new} if (new := new_values(all_traced)) else {}
     more |= {"sources": [each.row() for each in traced]} if traced else {}
     return ToolPause.ask(_pause_id("call", call, state), question, **_call_fields(call, state), **more)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
+from donewhen.state.reading.decisions import PROGRAM
 
 _UNSEEN = pattern(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -61,7 +62,7 @@ class TextChange:
 def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     """Return the arguments of a call that are too long for a line, or replace something; a replaced text is one diff.
 
-    `diffs` of the call has, by argument, the diff to what it replaces.
+    `diffs` of the call has, by argument, the diff to what it replaces; `code` is the program that makes the call.
     """
     arguments, diffs = _arguments_of(call), call.get("diffs") or {}
     pair, changes = _replacing_arguments(call), []
@@ -72,7 +73,8 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
         if key not in pair:
             changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
     others = (key for key in diffs if not isinstance(arguments.get(key), str))
-    return [*changes, *(TextChange(key, escape_unseen(diffs[key]), is_diff=True) for key in others)]
+    changes += [TextChange(key, escape_unseen(diffs[key]), is_diff=True) for key in others]
+    return [*changes, TextChange(PROGRAM, escape_unseen(call["code"]), is_diff=False)] if call.get("code") else changes
 
 
 def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:

@@ -127,6 +127,9 @@ async def test_changes_are_shown_as_one_list_before_the_first() -> None:
         (pause,) = run.pending
         assert shop.refunded == []
         assert "from line 3 on: 24 × refund (amount: 789.00)" in pause["question"]
+        assert pause["code"] == ALL
+        assert ALL in pause["text"], "every client shows what the program is"
+        assert [row["source"]["kind"] for row in pause["sources"]] == ["result", "result"], "X15: by each setting"
         listed = [pause["arguments"], *(row["arguments"] for row in pause["batch"])]
         assert listed == shop.rows
         run = await agent.resume(run.thread_id, "approve")
