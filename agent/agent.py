@@ -620,6 +620,7 @@ class Agent:
             parameters=options.get("parameters"),
             restart=options.get("restart", False),
             id=request_id or "",
+            instead_of=options.get("instead_of") or "",
         )
         return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 

@@ -84,6 +84,11 @@ class StartOptions(Options, total=False):
     """
     restart: bool
     """Close a request of the thread that is not finished."""
+    instead_of: str | None
+    """The id of an earlier request's message in the conversation: the thread goes back to before it. That request and
+    the later ones leave the conversation; what they did stays done, and before an equal write a person is asked. None:
+    the request comes after all others.
+    """
     metadata: Json | None
     """Your own data, returned by `info` and `threads`; never secrets."""
     owner: str

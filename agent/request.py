@@ -52,6 +52,8 @@ class Request:
     """Close the open request of the thread."""
     id: str = ""
     """The caller's id of the request: a second request with this id on the thread is the same one, delivered again."""
+    instead_of: str = ""
+    """The id of the message of an earlier request, whose place it takes; "" comes after all others."""
 
     def __post_init__(self) -> None:
         """Give the request's message an id, mark a message that comes with a plan, and check the caller's data.
@@ -93,13 +95,14 @@ class Request:
 
     def to_json(self) -> Json:
         """Return the form kept in the thread's row until the request has begun."""
-        return {"messages": messages_to_dict(self.messages), "plan": self.plan}
+        return {"messages": messages_to_dict(self.messages), "plan": self.plan, "instead_of": self.instead_of}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], settings: Settings) -> Self:
         """Read the request from a thread's row."""
         stored = row["request"]
-        return cls(messages_from_dict(stored["messages"]), settings, plan=stored.get("plan"))  # type: ignore[arg-type]
+        messages: Any = messages_from_dict(stored["messages"])
+        return cls(messages, settings, plan=stored.get("plan"), instead_of=stored.get("instead_of", ""))
 
 
 @dataclass(frozen=True)

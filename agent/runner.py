@@ -458,6 +458,8 @@ class Runner:
                 snapshot = await thread.read()
                 if not request.is_delivered(thread_id, thread.row, snapshot.values):
                     self.check_free(thread, snapshot, request.restart)
+                    if request.instead_of:
+                        await _find_before(thread, request.instead_of)
                     await enqueue(thread.store, thread_id, self.queue, request, at)
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request) is None:
@@ -520,6 +522,7 @@ class Runner:
         thread_id, messages = thread.thread_id, list(request.messages)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
+        place = await _find_before(thread, request.instead_of) if request.instead_of else None
         if request.plan:
             await thread.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
         await forget_cancel(thread.store, thread_id)  # it was for the previous request; `cancel` repeats it if needed
@@ -531,6 +534,9 @@ class Runner:
                 await recorder.begin(turn, request, self.executors, self.record(request.settings))
             if snapshot:
                 await self._put_away(thread, snapshot)
+            if place:
+                await thread.read()  # ids written from now on sort after the thread's latest state
+                await thread.graph.aupdate_state(place, {"turn": turn - 1}, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
@@ -1015,6 +1021,16 @@ class Runner:
             if len(undone) < READ_AT_ONCE:
                 return
             before = set(undone)
+
+
+async def _find_before(thread: HeldThread, message: str) -> RunnableConfig:
+    """Return the checkpoint before the request that began with this message. Raises ConfigError if none did."""
+    history = thread.graph.aget_state_history(make_config(thread.thread_id), filter={"source": "input"})
+    async for snapshot in history:
+        begun = [each for task in snapshot.tasks for each in (task.result or {}).get("messages") or ()]
+        if message in [each.id for each in begun]:
+            return snapshot.parent_config or snapshot.config
+    raise ConfigError(f"instead_of: no request of thread {thread.thread_id!r} began with the message {message!r}")
 
 
 _END = object()

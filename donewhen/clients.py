@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from donewhen.state.plan.steps import SILENT_ROUNDS
     from donewhen.state.plan.text import chosen_limits, moments_text, schedule_lines, schedule_text, step_numbers
     from donewhen.state.secrets import redact
+    from donewhen.state.settings import ROLES
     from donewhen.state.statuses import FINAL
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
-    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
+    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
     "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
     "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "coerce_typed",
     "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
@@ -54,6 +55,7 @@ _HOME = {
     "RunStatus": "agent.run",
     **dict.fromkeys(("Storage", "check_thread_id"), "agent.storage.storage"),
     "ANSWER": "graph.events",
+    "ROLES": "state.settings",
     **dict.fromkeys(
         ("FormField", "coerce_typed", "field_problem", "filled_lines", "form_fields"),
         "graph.executors.relay",

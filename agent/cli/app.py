@@ -301,6 +301,9 @@ def resume(
 def chat(
     dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    also: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL", help="Another model to choose on the page; repeat for more.")
+    ] = None,
     storage: StorageUrl = None,
     port: Annotated[
         int,
@@ -343,7 +346,7 @@ def chat(
             mcp=mcp,
             trust_skills=trust_skills,
         )
-        return runs.serve_page(view, request, port=port or 0, browser=browser)
+        return runs.serve_page(view, request, port=port or 0, browser=browser, also=also or ())
 
     at(storage, False, command)
 

@@ -5,7 +5,7 @@ The thread keeps its choices, so that resuming needs only the id.
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -236,8 +236,8 @@ class ReceiptFiles:
         return verify_receipt(text).to_dict()
 
 
-def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bool) -> int:
-    """Serve the page until it is ended."""
+def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bool, also: Sequence[str] = ()) -> int:
+    """Serve the page until it is ended; `also` are other models that may be chosen there."""
     from donewhen.agent.page.serving import Address, serve
 
     choices = read_choices(request, view.config, unattended=False)
@@ -262,6 +262,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
             browser=browser,
             say=say,
             receipts=ReceiptFiles(config.receipt_key),
+            also=also,
         )
         asyncio.run(page)
     return 0

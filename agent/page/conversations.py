@@ -4,9 +4,10 @@ A page that opens a thread gets all events from the first one, and then new ones
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -14,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from donewhen import Agent, DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.clients import (
     DEMO,
+    ROLES,
     CallPause,
     FormPause,
     Json,
@@ -74,11 +76,13 @@ class Conversation:
 class Conversations:
     """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`.
 
-    `receipts` writes and checks receipts as files.
+    `receipts` writes and checks receipts as files. `also` names models that a request may have besides the agent's.
     """
 
-    def __init__(self, agent: Agent, metadata: Json, receipts: Receipts | None = None) -> None:
-        self._agent, self._metadata, self._receipts = agent, metadata, receipts
+    def __init__(
+        self, agent: Agent, metadata: Json, receipts: Receipts | None = None, also: Sequence[str] = ()
+    ) -> None:
+        self._agent, self._metadata, self._receipts, self._also = agent, metadata, receipts, also
         self._open: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -98,6 +102,7 @@ class Conversations:
         return {
             "folder": self.folder,
             "model": self._metadata.get("model"),
+            "also": [*self._also],
             "examples": DEMO_GOALS if self._metadata.get("model") == DEMO else (),
             "tools": tools,
             "confirm": settings.confirm,
@@ -138,10 +143,28 @@ class Conversations:
         if conversation := self._open.pop(thread_id, None):
             conversation.add({"type": "gone"})
 
-    async def start(self, goal: str, thread_id: str | None) -> str:
-        """Start a request on a new thread or this one. Raises the error if it cannot start."""
+    async def start(
+        self, goal: str, thread_id: str | None, instead_of: str | None = None, model: str | None = None
+    ) -> str:
+        """Start a request on a new thread or this one, there also instead of an earlier one, by its message's id.
+
+        `model`: one of the others; None is the agent's. Raises the error if it cannot start.
+        """
+        if model and model not in self._also:
+            raise DoneWhenError(f"the model {model!r} is none of this page: {', '.join(self._also) or 'it has one'}")
+        chosen = {"models": dict.fromkeys(ROLES, model)} if model else None
+        metadata = {**self._metadata, "model": model} if model else self._metadata
         picture = await self._picture(thread_id) if thread_id else None
-        stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
+        if picture and instead_of:
+            picture["messages"] = [*takewhile(lambda message: message["id"] != instead_of, picture["messages"])]
+        stream = self._agent.stream(
+            goal,
+            thread_id=thread_id,
+            metadata=metadata,
+            settings=chosen,
+            on_leave="continue",
+            instead_of=instead_of,
+        )
         await self._begin(stream, Conversation([_without_run(picture)] if picture else []))
         return stream.thread_id
 
@@ -259,7 +282,7 @@ class Conversations:
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             return Conversation([picture], updated=updated)
         messages = picture["messages"]
-        if messages and messages[-1] == {"by": "user", "text": picture["run"]["goal"]}:
+        if messages and (messages[-1]["by"], messages[-1]["text"]) == ("user", picture["run"]["goal"]):
             messages = messages[:-1]  # the last message is the goal, which has an event of its own
         first = {**_without_run(picture), "messages": messages}
         conversation = Conversation([first], elsewhere=True, updated=updated)
@@ -383,7 +406,7 @@ def _is_conversational(message: BaseMessage) -> bool:
 
 
 def _message(message: BaseMessage) -> Json:
-    return {"by": "user" if isinstance(message, HumanMessage) else "agent", "text": str(message.text)}
+    return {"by": "user" if isinstance(message, HumanMessage) else "agent", "text": str(message.text), "id": message.id}
 
 
 def _pending(events: list[Json]) -> list[Json]:

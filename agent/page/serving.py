@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -37,10 +37,11 @@ async def serve(
     browser: bool,
     say: Callable[[str], None],
     receipts: "Receipts | None" = None,
+    also: Sequence[str] = (),
 ) -> None:
     """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError.
 
-    `receipts` writes and checks the receipts that are saved there.
+    `receipts` writes and checks the receipts that are saved there. `also` are models that may be chosen besides.
     """
     try:
         import uvicorn
@@ -52,7 +53,8 @@ async def serve(
 
     async with AsyncExitStack() as stack:
         agent = await open_agent(stack)
-        agent.models("triage")  # a missing key or a wrong name raises before a page is opened
+        for name in (None, *also):  # a missing key or a wrong name raises before a page is opened
+            agent.models("triage", name)
         listener = listen(port or stored.port, or_free=not port)
         address = f"{HOST}:{listener.getsockname()[1]}"
         hosts = frozenset([address, address.replace(HOST, "localhost")])
@@ -62,7 +64,7 @@ async def serve(
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata, receipts), stored.token, hosts)
+        app = page(Conversations(agent, metadata, receipts, also), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listener])
 

@@ -181,7 +181,8 @@ async def _threads(conversations: Conversations, _: str, request: Request) -> An
 
 async def _start(conversations: Conversations, _: str, request: Request) -> Any:
     body = await _read_body(request)
-    return {"thread": await conversations.start(str(body.get("goal") or ""), body.get("thread") or None)}
+    goal, *others = (str(body.get(name) or "") for name in ("goal", "thread", "instead_of", "model"))
+    return {"thread": await conversations.start(goal, *(each or None for each in others))}
 
 
 async def _answer(conversations: Conversations, thread: str, request: Request) -> Any:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, StaleAnswer
+from donewhen import Agent, ConfigError, StaleAnswer
 from donewhen.agent.storage import open_storage
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.runs import Outbox, config, drawn, last_seen, step
 from tests.kit.storage.cases import KEY
 from tests.kit.storage.raw import database
 
 
-def sender() -> ScriptedModel:
+def sender(*triage: Any) -> ScriptedModel:
     """Sends once, then finishes; answers by what it sees, however often and wherever it is asked."""
 
     def execute(messages: list[Any], tools: list[Any]) -> Any:
@@ -24,7 +24,8 @@ def sender() -> ScriptedModel:
         return call("send", to="ann", text="hi")
 
     plan = submit_plan([step("s1", "Send hi to ann", tools=["send"])])
-    return ScriptedModel(roles={"triage": lambda *_: plan, "execute": execute, "deliver": lambda *_: "Done."})
+    first: Any = list(triage) or (lambda *_: plan)
+    return ScriptedModel(roles={"triage": first, "execute": execute, "deliver": lambda *_: "Done."})
 
 
 async def finished() -> tuple[Agent, Outbox, list[Any]]:
@@ -199,3 +200,54 @@ async def test_a_thread_taken_back_repeats_no_write(tmp_path: Path) -> None:
         ends.append(run.pending[0]["kind"] if run.pending else run.status)
         assert len(outbox.sent) == 1
     assert set(ends) == {"completed", "effect"}
+
+
+async def talk() -> tuple[Agent, Outbox]:
+    """Three requests of one thread; the second has sent a mail."""
+    outbox = Outbox()
+    sending = submit_plan([step("s1", "Send hi to ann", tools=["send"])])
+    model = sender(answer("Hello."), sending, answer("Bye."), sending, sending, answer("Bye."))
+    agent = Agent(model, [outbox.tool()], storage="memory:")
+    await agent.start("Hello", thread_id="t")
+    await agent.start("Mail ann", thread_id="t")
+    await agent.resume("t", "approve")
+    await agent.start("Bye", thread_id="t")
+    return agent, outbox
+
+
+async def requests_of(agent: Agent) -> dict[str, str | None]:
+    """What people asked on the thread, with the ids of the messages."""
+    return {each.text: each.id for each in (await agent.conversation("t")).messages if each.type == "human"}
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+async def test_a_request_takes_the_place_of_an_earlier_one(submitted: bool) -> None:
+    """R03: what came after leaves the conversation, what it sent stays sent: it is asked about, in each such branch."""
+    agent, outbox = await talk()
+    for at, (earlier, goal) in enumerate([("Mail ann", "Mail ann, please"), ("Hello", "Mail ann now")]):
+        place = (await requests_of(agent))[earlier]
+        if submitted:
+            await agent.submit(goal, thread_id="t", instead_of=place)
+            run = await agent.resume("t")
+        else:
+            run = await agent.start(goal, thread_id="t", instead_of=place)
+        assert [*await requests_of(agent)] == [["Hello", goal], [goal]][at]
+        run = await agent.resume(run, "approve")
+        assert "another branch" in run.pending[0]["question"]
+        run = await agent.resume(run, "it happened")
+        assert (run.status, len(outbox.sent)) == ("completed", 1)
+    assert (await agent.start("Bye", thread_id="t")).answer == "Bye."
+    assert [*await requests_of(agent)] == ["Mail ann now", "Bye"]
+
+
+async def test_a_message_that_began_no_request_is_no_place() -> None:
+    """Nothing changes: neither the thread nor what it says of itself."""
+    agent, _ = await talk()
+    before = await agent.info("t")
+    answered = (await agent.conversation("t")).messages[-1].id
+    for wrong in ("nothing", answered):
+        with pytest.raises(ConfigError, match="instead_of: no request of thread 't' began"):
+            await agent.start("Else", thread_id="t", instead_of=wrong)
+        with pytest.raises(ConfigError, match="instead_of"):
+            await agent.submit("Else", thread_id="t", instead_of=wrong)
+    assert await agent.info("t") == before

@@ -9,7 +9,7 @@ export class Composer {
     this.send = send;
     this.view = null;
     this.key = "box:";
-    this.wanted = null; // what a form asked for: {id, how}
+    this.wanted = null; // what a form, or a message that is changed, asked for: {id, how}
     $("text").addEventListener("input", () => { this.save(); this.show(); });
     $("text").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) this.submit(event);
@@ -49,17 +49,18 @@ export class Composer {
     if (asked) return { kind: this.wanted.how, id: asked.id, asked };
     if (working) return { kind: "tell" };
     if (pending.length) return { kind: "answer", id: pending[0].id, asked: pending[0] };
+    if (this.wanted?.how === "instead") return { kind: "instead", id: this.wanted.id };
     return { kind: parts?.stopped ? "steer" : "goal" };
   }
 
   show() {
     const use = this.use();
-    const shown = { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, changes: words.what_changes, refusal: words.why }[use.kind];
-    $("log").classList.toggle("at-rest", use.kind === "goal");
+    const shown = { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
+    $("log").classList.toggle("at-rest", ["goal", "instead"].includes(use.kind));
     if ($("text").placeholder !== shown) $("text").placeholder = shown;
     const several = use.kind === "answer" && this.view.pending.length > 1;
     const question = (use.asked?.question ?? "").split("\n")[0];
-    $("use").hidden = !(several || use.kind === "changes" || use.kind === "refusal");
+    $("use").hidden = !(several || ["changes", "refusal", "instead"].includes(use.kind));
     $("use-text").textContent = use.kind === "answer" ? fill(words.answering, { question }) : shown;
     $("use-no").hidden = !this.wanted;
     $("send").textContent = use.kind === "refusal" ? words.refuse : words.send;

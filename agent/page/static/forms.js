@@ -157,18 +157,24 @@ function toolsOf(step, pending, changed) {
 function callForm(pending, { send, reply, draft, observe }) {
   const given = pending.arguments ?? {};
   const calls = 1 + (pending.batch?.length ?? 0); // one answer is for all of them
-  const fields = new Arguments(given, draft.read() ?? argumentsIn(pending.draft), () => draft.keep(fields.values));
+  const fields = new Arguments(given, draft.read() ?? argumentsIn(pending.draft), () => { draft.keep(fields.values); label(); });
   fields.node.hidden = !fields.changed;
-  const run = button(calls > 1 ? fill(words.allow_all, { calls }) : words.allow, () => {
+  const run = button("", () => {
     if (fields.node.hidden || !fields.changed) return send({ type: "approve" });
     const edited = fields.read();
     if (edited) send({ type: "edit", edited_action: { name: "approve_tool", args: { arguments: JSON.stringify(edited) } } });
   });
-  const edit = button(words.edit_arguments, () => {
+  const label = () => { // an edited call of a list is decided alone
+    const edited = !fields.node.hidden && fields.changed;
+    run.textContent = calls === 1 ? words.allow : edited ? words.run_first : fill(words.allow_all, { calls });
+  };
+  const edit = button(calls > 1 ? words.edit_first : words.edit_arguments, () => {
     fields.node.hidden = !fields.node.hidden;
     if (fields.node.hidden) draft.keep(null);
     else fields.node.querySelector("textarea, input")?.focus();
+    label();
   }, "quiet");
+  label();
   const question = markdown(pending.question ?? ""), own = argumentsOf(pending, observe);
   const list = () => el("div", { className: "calls", tabIndex: 0, role: "group", "aria-label": fill(words.all_calls, { calls }) }, question);
   const shown = calls > 1 ? [...own, list()] : [question, ...own]; // the list goes on from the first of them

@@ -28,6 +28,7 @@ const acts = {
   goOn: () => goOn("").catch(() => {}),
   request: (text) => send({ kind: "goal" }, text).catch(() => {}),
   write: (text) => write(text),
+  instead: (id, text) => { write(text); composer.reply(id, "instead"); },
   observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
   undo: (step, dry) => said(post(at(thread, "undo"), { step, dry_run: dry })),
   planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
@@ -152,7 +153,7 @@ async function send({ kind, id }, text) {
   if (kind === "steer") return goOn(text);
   if (kind === "answer") return answer(id, text);
   if (kind === "changes" || kind === "refusal") return answer(id, { type: "reject", message: text });
-  const { thread: begun } = await said(post("threads", { goal: text, thread }));
+  const { thread: begun } = await said(post("threads", { goal: text, thread, model: model(), instead_of: kind === "instead" ? id : null }));
   if (begun === thread) return threads.refresh();
   keep("box:", null);
   $("text").value = "";
@@ -208,6 +209,19 @@ function theme(chosen) {
   };
 }
 
+// --- the models that a request may have, where there are several: the one that was chosen last in this browser
+
+function models() {
+  const select = $("model");
+  select.append(...[about.model ?? "", ...about.also].map((each) => el("option", { value: each }, each)));
+  select.value = about.also.includes(draft("model")) ? draft("model") : about.model ?? "";
+  select.addEventListener("change", () => keep("model", select.value));
+  Object.assign(select, { hidden: false, title: words.model, ariaLabel: words.model });
+}
+
+// The one for the next request; null for that of the agent.
+const model = () => (about.also.includes($("model").value) ? $("model").value : null);
+
 // --- files that are dropped, or chosen, are put into the folder
 
 async function put(files) {
@@ -254,7 +268,8 @@ async function start() {
   }
   document.documentElement.lang = words.language;
   const folder = (about.folder ?? "").split("/").filter(Boolean).at(-1);
-  $("place").textContent = [folder, about.model].filter(Boolean).join(" · ");
+  if (about.also.length) models();
+  $("place").textContent = [folder, about.also.length ? "" : about.model].filter(Boolean).join(" · ");
   $("place").title = [about.folder, about.model].filter(Boolean).join(" · ");
   $("new").textContent = `+ ${words.new}`;
   $("stop").textContent = words.stop;

@@ -103,9 +103,9 @@ export class View {
     return note && this.add(el("div", { className: "note end", role: "status" }, note));
   }
 
-  // An earlier request: put into the box, to be changed and asked again, where the box takes a request.
-  request(text) {
-    const edit = sign("✎", words.edit_request, () => this.acts.write(text), { className: "plain edit-request" });
+  // An earlier request: put into the box, to be changed and asked in its place, where the box takes a request.
+  request({ text, id }) {
+    const edit = sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
     this.add(el("div", { className: "asked-before" }, edit, el("div", { className: "user said", dir: "auto" }, text)));
   }
 
@@ -320,7 +320,7 @@ export class View {
     for (const [at, message] of talk.entries()) {
       if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
       else if (at === last) this.goal(message.text);
-      else this.request(message.text);
+      else this.request(message);
     }
     if (!run) return;
     this.takeRun(run);

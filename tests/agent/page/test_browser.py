@@ -158,6 +158,13 @@ async def test_the_calls_of_a_program_are_approved_as_one_list() -> None:
         await playwright.expect(tab.locator("button:text('Don’t run any of them')")).to_be_in_viewport(ratio=1)
         assert "A00" in await tab.inner_text(".card.ask .args"), "the first call stands above the others"
         assert not (found := await axe(tab)), found
+        assert "for n in range(60):" in await tab.inner_text(".card.ask pre"), "its text is shown with what it does"
+        assert await tab.locator(".card.ask .args .source").count() == 2, "also where each call asks"
+        await picture(tab, "page-program")
+        await tab.click("text=Edit the first call")
+        await tab.get_by_label("amount").fill("7")
+        await playwright.expect(tab.locator("button:text('Run only the first, as edited')")).to_be_visible()
+        await tab.click("text=Edit the first call")
         await run.click()
         await tab.wait_for_selector(".receipt")
         await tab.click(".receipt > summary")
@@ -218,7 +225,12 @@ async def test_what_models_and_tools_write_is_never_html() -> None:
 
 async def test_threads_are_listed_and_opened_again() -> None:
     """C06, D04: a new one, the earlier one, and another request on it."""
-    triage = [answer("Four."), answer("**Six**, see `b`.\n\n| a | b |\n|---|---|\n| 1 | 2 |"), answer("Eight.")]
+    triage = [
+        answer("Four."),
+        answer("**Six**, see `b`.\n\n| a | b |\n|---|---|\n| 1 | 2 |"),
+        answer("Eight."),
+        answer("Fifteen."),
+    ]
     async with served(agent(triage=triage)) as page, browser(page, language="de-DE") as tab:
         await say(tab, "two and two")
         await tab.wait_for_selector("text=Four.")
@@ -237,7 +249,33 @@ async def test_threads_are_listed_and_opened_again() -> None:
         await tab.focus(".edit-request")
         await tab.keyboard.press("Enter")
         assert await tab.input_value("#text") == "two and two", "Q29: an earlier request is changed and asked again"
+        assert "Was danach kam" in await tab.inner_text("#use-text")
         assert not (found := await axe(tab)), found
+        await picture(tab, "page-instead")
+        await say(tab, "three and five")
+        await tab.wait_for_selector("text=Fifteen.")
+        for _ in range(2):
+            await playwright.expect(tab.locator(".user")).to_have_text(["three and five"])
+            assert "Eight." not in await tab.inner_text("#log"), "what came after it is gone, as is what was typed"
+            assert await tab.input_value("#text") == ""
+            await tab.reload()
+
+
+async def test_one_of_several_models_is_chosen() -> None:
+    """The agent's own comes first; what was chosen stays chosen, and is for the requests that follow."""
+    async with served(agent(triage=[answer("Mine.")]), model="a:model", also=["demo"]) as page, browser(page) as tab:
+        models = tab.get_by_label("Model")
+        assert await models.locator("option").all_inner_texts() == ["a:model", "demo"]
+        await say(tab, "two and two")
+        await tab.wait_for_selector("text=Mine.")
+        await models.select_option("demo")
+        await say(tab, "dance")
+        await tab.wait_for_selector("text=demo model")
+        await tab.reload()
+        await playwright.expect(models).to_have_value("demo")
+        assert not (found := await axe(tab)), found
+        refused = await page.client.post("/api/threads", json={"goal": "x", "model": "b:other"})
+        assert (refused.status_code, "b:other" in refused.text) == (400, True)
 
 
 async def test_what_ends_a_run_is_asked_about_and_reads_well() -> None:

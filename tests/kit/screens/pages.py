@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -87,11 +87,13 @@ class Page:
 
 
 @asynccontextmanager
-async def served(agent: Agent, *, port: int = 0, receipt_key: str = "", **metadata: Any) -> AsyncIterator[Page]:
+async def served(
+    agent: Agent, *, port: int = 0, receipt_key: str = "", also: Sequence[str] = (), **metadata: Any
+) -> AsyncIterator[Page]:
     """The page of an agent; the agent is closed with it."""
     listening = listen(port)
     address = f"{HOST}:{listening.getsockname()[1]}"
-    app = page(Conversations(agent, metadata, ReceiptFiles(receipt_key)), TOKEN, frozenset([address]))
+    app = page(Conversations(agent, metadata, ReceiptFiles(receipt_key), also), TOKEN, frozenset([address]))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
     task = asyncio.create_task(server.serve(sockets=[listening]))
     headers = {"authorization": f"Bearer {TOKEN}"}
