@@ -243,7 +243,7 @@ def _find_credentials(text: str, secrets: Sequence[str], *, wide: bool = False) 
     spans = find_known(text, secrets)
     if "PRIVATE KEY" in text:
         spans += [match.span() for match in _PEM.finditer(text)]
-    for prefix in _PREFIXES:
+    for prefix in (each for each in _PREFIXES if each in text):
         ended = 0
         for start, _ in _places(text, prefix):
             if start >= ended and (match := _ISSUED.match(text, start)):
