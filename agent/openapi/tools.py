@@ -487,7 +487,7 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
 
 
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
-    """Return, by argument, what a change would replace; for one that deletes, by the request that reads it, the object."""
+    """Return, by argument, what a change would replace; of a deletion the object, by the request that reads it."""
     now = await _look(api, reader, operation.place_of(arguments))
     if operation.method == "delete" and not isinstance(now, Exception):
         return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}

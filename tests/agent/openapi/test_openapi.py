@@ -455,8 +455,8 @@ async def test_people_see_what_numbers_and_objects_replace() -> None:
 
 
 async def test_people_see_what_a_deletion_takes_away() -> None:
-    """V12, X29: whoever is asked about a deletion sees its request and the object that will be gone, also of the second;
-    if the object changes before the answer, the call is asked about anew. What nothing reads is asked by its request."""
+    """V12, X29: whoever is asked about a deletion sees its request and the object that goes, also of the second.
+    If the object changes before the answer, the call is asked about anew. Without a reader, its request is shown."""
     other = ISSUE.replace("7", "8")
     objects = {ISSUE: {"title": "Crash", "state": "open"}, other: {"title": "Slow", "state": "open"}}
     with ApiServer(objects=objects) as server:
