@@ -99,7 +99,7 @@ class ResolvedAnswer:
 class OpenPause(BaseModel):
     """A question to a person, with what all kinds have."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, defer_build=True)
 
     topic: ClassVar[str]
     """Its kind, or what a question of the run itself is about; also the section of its options in the catalogues."""
