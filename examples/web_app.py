@@ -9,11 +9,15 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
-from fastapi import FastAPI, Header, Request
+from fastapi import FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from donewhen import Agent, ConfigError, DoneWhenError, GoalError, ResumeError, UnknownThread
+
+LATER: Any = {202: {"headers": {"Location": {"description": "The run as it stands.", "schema": {"type": "string"}}}}}
+"""What the document of the API says of goals that are taken: where to look."""
 
 
 def create(agent: Agent | None = None) -> FastAPI:
@@ -33,11 +37,13 @@ def create(agent: Agent | None = None) -> FastAPI:
         code = next((codes[kind] for kind in codes if isinstance(error, kind)), 500)
         return JSONResponse({"error": type(error).__name__, "text": str(error)}, code)
 
-    @app.post("/goals", status_code=202)
-    async def start(body: dict[str, Any]) -> dict[str, Any]:
+    @app.post("/goals", status_code=202, responses=LATER)
+    async def start(body: dict[str, Any], response: Response) -> dict[str, Any]:
         """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
         ids = {"request_id": body.get("id"), "thread_id": body.get("thread")}
-        return {"thread": await agent.submit(body.get("goal"), **ids)}
+        thread = await agent.submit(body.get("goal"), **ids)
+        response.headers["Location"] = f"/goals/{quote(thread, safe='')}"
+        return {"thread": thread}
 
     @app.get("/goals/{thread}")
     async def state(thread: str) -> dict[str, Any]:

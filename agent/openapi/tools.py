@@ -188,14 +188,16 @@ class _Api:
             unread = longest if len(content) > MOST_BYTES + longest else 0
             text = text[: min(MOST_BYTES, len(text) - unread)]
         status_line = f"{status} {answer.reason_phrase}".strip()
+        place = {name: hide_known(answer.headers.get(name, ""), secrets) for name in ("location", "retry-after")}
+        where, later = re.split("[?#]", place["location"])[0][:200], place["retry-after"][:40]
         if answer.is_error or (answer.has_redirect_location and status != 303):
-            where, later = (hide_known(answer.headers.get(each, ""), secrets) for each in ("location", "retry-after"))
-            where = f", leading to {re.split('[?#]', where)[0][:200]}" if answer.has_redirect_location else ""
-            later = f" (retry after {later[:40]})" if later else ""
+            where = f", leading to {where}" if answer.has_redirect_location else ""
+            later = f" (retry after {later})" if later else ""
             shown = hide_known(text, secrets)[:MOST_TOLD].strip() if _is_text(kind) else ""
             raise ApiError(operation, status, f"{status_line}{where}{later}{f': {shown}' if shown else ''}")
+        follow = {"location": where, **({"retry_after": later} if later else {})} if where and status == 202 else {}
         if not content:
-            return status, status_line
+            return status, {"status": status_line, **follow} if follow else status_line
         if not _is_text(kind):
             return status, f"{status_line}: {len(content):,} bytes of {kind}"
         if is_cut:
@@ -205,7 +207,9 @@ class _Api:
                 value = json.loads(text)
             except (ValueError, RecursionError):
                 return status, text
-            return status, text if is_too_deep(value) else value
+            if is_too_deep(value):
+                return status, text
+            return status, {**follow, **value} if isinstance(value, dict) else value
         return status, text
 
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:

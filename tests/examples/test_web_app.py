@@ -35,6 +35,10 @@ async def test_a_run_over_http(tmp_path: Path) -> None:
         goal = {"goal": "do it", "id": "t"}
         started = await asyncio.gather(*(client.post("/goals", json=goal) for _ in range(2)))
         assert sorted(each.status_code for each in started) == [202, 202]
+        assert [each.headers["location"] for each in started] == ["/goals/t"] * 2
+        assert (await client.get(started[0].headers["location"])).json()["goal"] == "do it"
+        taken = (await client.get("/openapi.json")).json()["paths"]["/goals"]["post"]["responses"]["202"]
+        assert [*taken["headers"]] == ["Location"]
         told = await events(client, "t")
         last, waiting = told[-1]
         assert waiting["type"] == "waiting"
@@ -44,7 +48,9 @@ async def test_a_run_over_http(tmp_path: Path) -> None:
         later = await events(client, "t", last)
         assert later[-1][1]["type"] == "outcome"
         assert not {(event["type"], event["seq"]) for _, event in told} & {(e["type"], e["seq"]) for _, e in later}
+        assert await events(client, "t", later[-1][0]) == []
         assert (await client.post("/goals", json=goal)).status_code == 202  # a retry, long after
+        assert (await client.post("/goals", json={**goal, "goal": "do more"})).status_code == 422
         assert (await client.get("/goals/t")).json()["status"] == "completed"
         assert (await client.get("/goals/nobody")).status_code == 404
         assert (await client.post("/goals", json={"goal": " "})).status_code == 422

@@ -477,6 +477,25 @@ async def test_people_see_what_a_deletion_takes_away() -> None:
         assert [*server.objects] == [other]
 
 
+async def test_what_an_api_does_later_names_its_status() -> None:
+    """X21, Q21: an answer 202 says where to look and when, with a body or without; the address shows no query and no
+    key, and what the body says of itself stays."""
+    place = {"Location": "/jobs/7?sig=abc", "Retry-After": "5"}
+    follow = {"location": "/jobs/7", "retry_after": "5"}
+    bodies = iter([(None, {"status": "202 Accepted"}), ({"id": "j", "location": "here"}, {"id": "j"}), ([1], None)])
+    found = list[Any]()
+    with ApiServer() as server:
+        tool = tools_of(ISSUES, server)["issues_create"]
+        for body, wanted in bodies:
+            server.answer = lambda _, body=body: (202, body, place)
+            found.append(await tool.ainvoke({"owner": "ann", "repo": "app", "title": "Crash"}))
+            if wanted is not None:
+                assert found[-1] == {**follow, **wanted, **(body or {})}
+        assert found[-1] == [1]
+        server.answer = lambda _: (201, None, place)
+        assert await tool.ainvoke({"owner": "ann", "repo": "app", "title": "Crash"}) == "201 Created"
+
+
 async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
     """X24: an API with `Idempotency-Key` gets the run's own key, which no model writes."""
     with ApiServer() as server:
