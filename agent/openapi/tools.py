@@ -57,6 +57,12 @@ SHORTEST_HIDDEN = 6
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE_STATUSES = (404, 410)
+OPTIONS_FOR = {
+    "header": "headers={{'{name}': …}}",
+    "query": "params={{'{name}': …}}",
+    "cookie": "headers={{'Cookie': '{name}=…'}}",
+}
+"""By the place of a key in a request, the option that gives it."""
 DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 
@@ -99,10 +105,11 @@ def openapi_tools(
         if operation is None:
             log.warning("no tool for %s", about)
         else:
-            operations.append(_without_fixed(operation, headers, params))
+            operations.append(_without_fixed(operation, headers, params, api.keys))
     if unknown := {*(only or ())} - {each.name for each in operations}:
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
+    _warn_of_keys((each for each in operations if only is None or each.name in only), api.keys)
     by_place = {(each.method, each.path): each for each in operations}
     readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
     named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
@@ -333,16 +340,30 @@ def _is_text(kind: str) -> bool:
     )
 
 
-def _without_fixed(operation: Operation, headers: Headers | None, params: Mapping[str, str] | None) -> Operation:
-    """Return the operation without the parameters that go with every request."""
+def _without_fixed(
+    operation: Operation, headers: Headers | None, params: Mapping[str, str] | None, keys: Collection[str]
+) -> Operation:
+    """Return the operation without the parameters that go with every request. A function of headers gives the keys."""
     fixed = {("query", name) for name in params or ()}
-    fixed |= {("header", name.lower()) for name in headers} if isinstance(headers, Mapping) else set()
+    names = {*keys, "cookie"} if callable(headers) else {name.lower() for name in headers or ()}
+    fixed |= {("header", name) for name in names} | {("cookie", key) for key in keys if "cookie" in names}
     left = [
         each
         for each in operation.parameters
-        if (each.place, each.name.lower() if each.place == "header" else each.name) not in fixed
+        if (each.place, each.name if each.place == "query" else each.name.lower()) not in fixed
     ]
     return replace(operation, parameters=left)
+
+
+def _warn_of_keys(operations: Iterable[Operation], keys: Collection[str]) -> None:
+    """Log each key among the arguments, which a model would have to know, with how to give it."""
+    told = set[tuple[str, str]]()
+    for name, each in ((operation.name, each) for operation in operations for each in operation.parameters):
+        is_key = each.name.lower() in keys or (each.place == "header" and is_secret_name(each.name))
+        if is_key and each.place in OPTIONS_FOR and (each.place, each.name) not in told:
+            told.add((each.place, each.name))
+            wanted, hint = f"the {each.place} {each.name}", OPTIONS_FOR[each.place].format(name=each.name)
+            log.warning("%s asks the model for %s, a key that it cannot know: pass %s", name, wanted, hint)
 
 
 def _can_read_back(operation: Operation) -> bool:

@@ -628,6 +628,40 @@ def test_an_error_of_the_api_is_a_refusal_or_open() -> None:
     ]  # fmt: skip
 
 
+async def test_a_key_that_a_model_would_have_to_know_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """X20: whoever makes the tools is told of each key among their arguments, once, and how to give it: by the
+    document's security schemes, wherever the key stands, and by its name in a header. One that is given is no argument,
+    be it by a function too; a cursor of the query is no key."""
+    schemes = {
+        "one": {"type": "apiKey", "in": "header", "name": "X-Shop"},
+        "two": {"name": "sid"},
+        "three": {"name": "k"},
+    }
+    places = [("header", "x-shop"), ("cookie", "sid"), ("query", "k"), ("query", "pageToken"), ("header", "X-Api-Key")]
+    parameters = [{"in": place, "name": name, "schema": {"type": "string"}} for place, name in places]
+    document = {
+        "openapi": "3.1.0",
+        "components": {"securitySchemes": schemes},
+        "paths": {f"/{n}": {"get": {"operationId": f"get_{n}", "parameters": parameters}} for n in (1, 2)},
+    }
+
+    def warned(**options: Any) -> list[str]:
+        caplog.clear()
+        tools = openapi_tools(document, base_url="http://127.0.0.1:9", **options)
+        assert [tool.name for tool in tools if "pageToken" in tool.args] == [f"get_{n}" for n in (1, 2)][: len(tools)]
+        return [record.message.partition("get_1 asks the model for the ")[2] for record in caplog.records]
+
+    say, known = ("{}, a key that it cannot know: pass {}".format), []
+    known.append(say("header x-shop", "headers={'x-shop': …}"))
+    known.append(say("cookie sid", "headers={'Cookie': 'sid=…'}"))
+    known.append(say("query k", "params={'k': …}"))
+    known.append(say("header X-Api-Key", "headers={'X-Api-Key': …}"))
+    assert warned() == warned(only=["get_1"]) == known
+    assert warned(headers={"X-SHOP": "a", "x-api-key": "b"}, params={"k": "c"}) == known[1:2]
+    assert warned(headers={"Cookie": "sid=d"}) == [known[0], *known[2:]]
+    assert warned(headers=lambda: {"X-Shop": "a"}) == known[2:]
+
+
 def test_a_misspelt_method_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """V12: what the document says under a name that is no method is left out, and not in silence."""
     operation = {"operationId": "find", "responses": {}}
