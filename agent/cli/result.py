@@ -192,7 +192,7 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
     for row in receipt.get("effects", ()) if details else ():
         if sources := sources_text(row.get("sources", ()), terminal.language):
             call = terminal.shorten(call_text(row), 100)
-            yield f"    [{row['id']}] {call}  {terminal.shorten(sources, 300)}", "dim"
+            yield f"    [{row['id']}] {call}  {terminal.shorten(sources.replace('`', ''), 300)}", "dim"
     if details and receipt.get("output"):
         yield from _data_lines(receipt["output"], terminal)
     if details and receipt.get("audit"):

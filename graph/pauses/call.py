@@ -192,11 +192,6 @@ class EffectPause(CallPause):
     attempt: str = ""
     """The attempt with the unknown outcome."""
 
-    @property
-    def legend(self) -> str:
-        """The text of the terminal about the keys that answer it."""
-        return "keys_effect"
-
     def choices(self) -> list[str]:
         """Return all options, if not only some were given."""
         return all_options(self.options, self.topic, self.spoken)

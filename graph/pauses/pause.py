@@ -200,7 +200,7 @@ class OpenPause(BaseModel):
     @property
     def legend(self) -> str:
         """The text of the terminal about the keys that answer it."""
-        return "keys_question"
+        return "keys_question" if "/skip" in self.keys else "keys_effect"
 
     def choices(self) -> list[str]:
         """Return the options as people are shown them; those of the run's own questions are in their language."""
@@ -430,7 +430,7 @@ class OpenQuestion(OpenPause):
     """A pause that is answered in words."""
 
     to_people: ClassVar[bool] = False
-    keys: ClassVar[Mapping[str, Any]] = {"/skip": {"type": "reject"}}
+    keys: ClassVar[Mapping[str, Any]] = {}
 
     kind: str = "question"
 

@@ -48,6 +48,7 @@ class QuestionPause(OpenQuestion):
     counted: ClassVar[bool] = True
     recorded: ClassVar[bool] = False
     refusal: ClassVar[AnswerKind | None] = "declined"
+    keys: ClassVar[Mapping[str, Any]] = {"/skip": {"type": "reject"}}
 
     purpose: str = ""
     call: str | None = None

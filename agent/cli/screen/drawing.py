@@ -50,7 +50,8 @@ def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fiel
         lines_of_ways = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
         if isinstance(pause, ToolPause) and pause.batch:
-            parts.reverse()  # the list of the question goes on from the first call
+            first = Text(clean(pause.tool), style="bold")
+            parts = [first, parts[1], Text(""), parts[0]]  # the list of the question goes on from the first call
         return Group(*parts, *([Text("")] if lines_of_ways else []), *lines_of_ways)
     rest = pause.question_text(choices=fields or not isinstance(pause, FormPause))[len(pause.wording()) :]
     lines = clean(rest).split("\n")[1:]

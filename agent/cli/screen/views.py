@@ -213,7 +213,8 @@ class View:
     def _plan_lines(self) -> Iterator[tuple[str, str]]:
         plan, self.progress.plan = self.progress.plan or {}, None
         if steps := plan.get("steps"):
-            yield f"{self.terminal.texts('plan')['title']}: {plan.get('title')}", "bold"
+            name = self.terminal.texts("plan")["title"]
+            yield name if plan.get("title") in (None, "", name) else f"{name}: {plan['title']}", "bold"
             yield from ((f"  {self.terminal.mark('pending')} {s['id']} {s['content']}", "") for s in steps)
 
     def _show_answer(self, block: str) -> None:

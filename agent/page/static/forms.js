@@ -242,7 +242,9 @@ function questionForm(pending, { send, reply, several, observe }) {
   const choices = (pending.options ?? []).map((each) => button(each, () => send(each), "quiet"));
   const call = pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending, observe)] : [];
   const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
-  const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
+  const skip = pending.kind === "question" && !pending.about // what the run itself asks would end at a “Skip”
+    ? [button(words.skip, () => send({ type: "reject" }), "quiet")]
+    : [];
   return [markdown(pending.question ?? ""), ...call, pending.hint ? el("div", { className: "note", dir: "auto" }, pending.hint) : null,
     el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, ...typed, ...skip, endRun(send))];
 }

@@ -199,7 +199,7 @@ export function receiptNode(receipt, run, observe, file) {
   const effects = (receipt.effects ?? []).map((each) =>
     el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)}`, each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map(decisionText);
-  const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`);
+  const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`));
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)
     .concat((receipt.late ?? []).map((each) => `${each.text} (${words.late})`));
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");

@@ -9,6 +9,7 @@ import pytest
 from donewhen.agent.cli.screen.asking import Later, Person
 from donewhen.agent.cli.screen.terminal import TAB, clean, shorten
 from donewhen.agent.cli.screen.views import Progress, View
+from donewhen.clients import load_pause
 from donewhen.state.people.answers import Answer
 from tests.kit.pauses import pending, read_answer
 from tests.kit.screens.terminal import screen, written
@@ -145,6 +146,13 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
 def test_what_is_typed_becomes_an_answer(kind: str, lines: list[str], answer: Answer) -> None:
     """C02, C11, U13: keys and words; where words cost money, what is missing is asked."""
     assert asked(kind, *lines)[0] == answer
+
+
+@pytest.mark.parametrize("about", ["failure", "early"])
+def test_what_the_run_itself_asks_is_not_skipped(about: str) -> None:
+    """At a failed step a “/skip” ended the run."""
+    pause = load_pause({"kind": "question", "about": about, "options": ["replan", "stop"]})
+    assert (pause.keys, pause.legend) == ({}, "keys_effect")
 
 
 @pytest.mark.parametrize(("kind", "line"), [("plan", "l"), ("tool", "/later"), ("question", "/later"), ("budget", "l")])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.agent.page.test_page import READ, READING, agent
+from tests.agent.page.test_page import READ, READING, agent, read_note
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
 from tests.kit.screens.pages import served
@@ -102,6 +102,7 @@ async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None
         assert await tab.locator(".user").all_inner_texts() == ["change it", "read it first", "2023", "not this file"]
         assert "not this file" in receipt
         assert "2023" in receipt
+        assert await tab.inner_text(".receipt strong") == "year", "what was asked is read there as it was asked"
 
 
 async def test_where_arguments_come_from_stands_beside_them() -> None:
@@ -259,6 +260,25 @@ async def test_threads_are_listed_and_opened_again() -> None:
             assert "Eight." not in await tab.inner_text("#log"), "what came after it is gone, as is what was typed"
             assert await tab.input_value("#text") == ""
             await tab.reload()
+
+
+async def test_a_failed_step_offers_no_skip() -> None:
+    """It would end the run, which another button says; what there is is delivered by one press."""
+    steps = [{**READ, "depends_on": []}, {"content": "Find the other", "depends_on": [], "tools": ["read_note"]}]
+    work = {"s1": READING, "s2": [give_up("there is none", "blocked")]}
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": work, "deliver": ["It says seven."]})
+    limits: Any = {"limits": {"replans": 0}}
+    failing = Agent(model, [read_note], storage="memory:", effects={"read_note": "read"}, settings=limits)
+    async with served(failing) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "read both")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".card.ask .options button")
+        buttons = await tab.locator(".card.ask button").all_inner_texts()
+        assert buttons == ["replan", "retry", "deliver what there is", "stop", "End the run"]
+        assert not (found := await axe(tab)), found
+        await tab.click("text=deliver what there is")
+        await tab.wait_for_selector(".outcome.partial")
+        assert not (found := await axe(tab)), found
 
 
 async def test_one_of_several_models_is_chosen() -> None:
