@@ -26,7 +26,15 @@ from donewhen.agent.options import AgentOptions, Options, StartOptions, check_op
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.prices import Prices
-from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal, with_context
+from donewhen.agent.request import (
+    MISSING,
+    Continuation,
+    GoalInput,
+    Request,
+    queued_request,
+    read_goal,
+    with_context,
+)
 from donewhen.agent.run import Run, id_of, idle_error, unknown_thread
 from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
@@ -271,6 +279,7 @@ class Agent:
         answer: Any = MISSING,
         *,
         question: str | None = None,
+        by: str = "",
         steer: str = "",
         **options: Unpack[Options],
     ) -> Run:
@@ -285,13 +294,15 @@ class Agent:
             answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
             question: The id of the question that the answer is for, as in `pending`. Give it, or a Run, where an answer
                 may arrive twice or late: then it never answers another question.
+            by: Who answers, as your program knows them: a name, or `role:name`. The receipt has it. A question for
+                somebody else (`Settings.answered_by`, `Ask`) stays open, and `Run.problem` says who is asked.
             steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
             options: What the rest of the run is given, see `Options`.
 
         Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
         check_options(Options, options)
-        return await self.stream_resume(thread_id, answer, question=question, steer=steer, **options).result()
+        return await self.stream_resume(thread_id, answer, question=question, by=by, steer=steer, **options).result()
 
     def stream(
         self, goal: GoalInput | None = None, *, on_leave: OnLeave = "stop", **options: Unpack[StartOptions]
@@ -308,6 +319,7 @@ class Agent:
         answer: Any = MISSING,
         *,
         question: str | None = None,
+        by: str = "",
         steer: str = "",
         on_leave: OnLeave = "stop",
         **options: Unpack[Options],
@@ -318,7 +330,8 @@ class Agent:
         tools = as_tools(options.get("tools") or ())
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
-        continuation = Continuation(answer, question_for(thread_id, question), steer, options.get("settings"), form)
+        asked, by = question_for(thread_id, question), check_name("by", by)
+        continuation = Continuation(answer, asked, by, steer, options.get("settings"), form)
         return self._stream(id, lambda live: runner.resume(live, continuation), options.get("config"), on_leave, tools)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
@@ -350,13 +363,19 @@ class Agent:
         self._wake_workers()
         return id
 
-    async def submit_answer(self, thread_id: str | Run, answer: Any, *, question: str | None = None) -> str:
-        """Check an answer like `resume`, but leave the work to a worker. Raises ResumeError if it cannot be understood.
+    async def submit_answer(
+        self, thread_id: str | Run, answer: Any, *, question: str | None = None, by: str = ""
+    ) -> str:
+        """Check an answer like `resume`, but leave the work to a worker.
+
+        Raises ResumeError if it cannot be understood, or if somebody else is asked.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
-        id = await self._runner.submit_answer(id_of(thread_id), answer, question_for(thread_id, question))
+        id = await self._runner.submit_answer(
+            id_of(thread_id), answer, question_for(thread_id, question), check_name("by", by)
+        )
         self._wake_workers()
         return id
 
@@ -428,11 +447,13 @@ class Agent:
         return await self._runner.undo(id_of(thread_id), step, dry_run=dry_run)
 
     async def tell(self, thread_id: str | Run, text: str) -> None:
-        """Say something to a working run; planning and the working steps follow it from their next round on.
+        """Say something to a run; planning and the working steps follow it from their next round on.
 
-        Like an answer it is visible to all later work and in the receipt. Messages that come too late are in the run's
-        `problem`. Raises ThreadBusy where the run's settings refuse that (`when_busy`, as by default), UnknownThread,
-        and ResumeError if nothing works on the thread, which says what the thread does and how it goes on.
+        What is said to a run that waits, is queued or was interrupted is kept, and followed when the run goes on; it
+        answers no question. Like an answer it is visible to all later work and in the receipt. Messages that come too
+        late are in the run's `problem`. Where the run's settings refuse messages (`when_busy`, as by default), this
+        raises ThreadBusy if the run works, else ResumeError. That is raised for a run that has ended, too; it says what
+        the thread does and how it goes on. Raises UnknownThread.
         """
         thread_id = id_of(thread_id)
         words: Any = text
@@ -444,15 +465,17 @@ class Agent:
         if row is None:
             raise unknown_thread(thread_id)
         settings = settings_in(row)
-        if free:
+        refuses = settings is None or settings.when_busy == "refuse"
+        if row.get("status") in ENDED or (free and refuses):
             raise idle_error(thread_id, row)
-        if settings is None or settings.when_busy == "refuse":
+        if refuses:
             hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
             raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
         async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (_, store):
-            key = await add_interjection(store, thread_id, text.strip())
             now = await store.threads.get(thread_id) or {}
-            if now.get("status") != "running":  # it ended meanwhile
+            key = await add_interjection(store, thread_id, text.strip(), request=queued_request(now))
+            now = await store.threads.get(thread_id) or {}
+            if now.get("status") in ENDED:  # meanwhile
                 await delete_interjection(store, thread_id, key)
                 raise idle_error(thread_id, now)
 

@@ -1,5 +1,6 @@
 """The gate for answers: it decides, strictly by id, which question an answer is for. A stale answer changes nothing."""
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +16,11 @@ from donewhen.graph.people.answers import OVERDUE, missing_tools
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
+from donewhen.state.people.answers import may_answer, read_signed, sign
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 
+_log = logging.getLogger("donewhen")
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -31,13 +34,14 @@ def question_for(shown: Run | str, question: str | None = None) -> str:
     return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run"
 
 
-def admit(run: Run, row: Json, answer: Any, question: str = "") -> Json:
+def admit(run: Run, row: Json, answer: Any, question: str = "", by: str = "") -> Json:
     """Return answers by question id: `answer`, and the answers already queued for a worker. Raises StaleAnswer.
 
-    `answer` is for the question with the id `question`, by default the current one; or it is `{id: answer}`.
+    `answer` is for the question with the id `question`, by default the current one; or it is `{id: answer}`. `by` is
+    who gives it.
     """
     queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
-    return {**queued, **address_answer(run.without(queued) if queued else run, answer, question)}
+    return {**queued, **address_answer(run.without(queued) if queued else run, answer, question, by)}
 
 
 def queued_answers(row: Json) -> Json:
@@ -51,8 +55,11 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
-def address_answer(run: Run, answer: Any, question: str = "") -> Json:
-    """Return the answer as `{question id: answer}`. Raises StaleAnswer unless all these questions are open."""
+def address_answer(run: Run, answer: Any, question: str = "", by: str | None = None) -> Json:
+    """Return the answer as `{question id: answer}`, each signed by who gives it, unless that is None: they are then.
+
+    Raises StaleAnswer unless all these questions are open.
+    """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
@@ -65,7 +72,8 @@ def address_answer(run: Run, answer: Any, question: str = "") -> Json:
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
         raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {open_text}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
-    for id, value in answers.items():
+    for id, signed in answers.items():
+        value = read_signed(signed)[0] if by is None else signed
         if value == OVERDUE:
             raise ResumeError(f"{value} is no answer to {id}: only the run itself writes that nobody answered in time")
         interrupt_id = value.get("interrupt_id") if isinstance(value, Mapping) else None
@@ -74,14 +82,20 @@ def address_answer(run: Run, answer: Any, question: str = "") -> Json:
             raise StaleAnswer(text, [*pauses])
         if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
             raise StaleAnswer(reason, list(pauses))
-    return answers
+    if by:
+        _log.info("%s: %s answers %s", run.thread_id, by, ", ".join(answers))
+    return {id: sign(value, by) for id, value in answers.items()}
 
 
 def check_understood(run: Run, answers: Json) -> None:
-    """Raise ResumeError for an answer that can never be understood as one to its question."""
+    """Raise ResumeError for an answer to a question for somebody else, or one that can never be understood."""
     for pause in run.pending:
-        if pause["id"] in answers and "schema" not in pause:
-            read = load_pause(pause).read(answers[pause["id"]])
+        if pause["id"] in answers:
+            asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
+            if not may_answer(asked.answered_by, by or ""):
+                hint = f"give it with by={asked.answered_by!r}; tell({run.thread_id!r}, …) keeps the words of others"
+                raise ResumeError(f"{asked.for_others()} {hint}", [pause["id"]])
+            read = asked.read(value) if "schema" not in pause else None
             if isinstance(read, str):
                 raise ResumeError(read, [pause["id"]])
 

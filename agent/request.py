@@ -112,6 +112,8 @@ class Continuation:
     answer: Any = MISSING
     question: str = ""
     """The id of the question that a plain answer is for; "" is the one which is open."""
+    by: str = ""
+    """Who answers."""
     steer: str = ""
     settings: SettingsLike = None
     form: OutputForm | None = None
@@ -176,6 +178,11 @@ def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether the run's state lacks the request of its thread's row, because a worker died before."""
     queued = _queued_ids(row)
     return bool(queued) and queued[-1] not in _known_ids(values)
+
+
+def queued_request(row: Mapping[str, Any]) -> str:
+    """Return the id of the message of a thread's stored request; "" if the row has none."""
+    return next((id for id in reversed(_queued_ids(row)) if id), "")
 
 
 def _queued_ids(row: Mapping[str, Any]) -> list[str | None]:

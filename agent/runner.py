@@ -582,7 +582,9 @@ class Runner:
         else:
             asked = continuation.answer is MISSING
             answers = (
-                overdue_answers(run, settings) if asked else admit(run, row, continuation.answer, continuation.question)
+                overdue_answers(run, settings)
+                if asked
+                else admit(run, row, continuation.answer, continuation.question, continuation.by)
             )
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is not None or run.status == "running":
@@ -858,7 +860,7 @@ class Runner:
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
-    async def submit_answer(self, thread_id: str, answer: Any, question: str) -> str:
+    async def submit_answer(self, thread_id: str, answer: Any, question: str, by: str) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
@@ -869,7 +871,7 @@ class Runner:
             if run.status == "running":
                 ids = [pause["id"] for pause in run.pending]
                 run = run.without(await read_left_answers(store, thread_id, ids), "running")
-            answers = storable(_address_open(run, answer, question))
+            answers = storable(_address_open(run, answer, question, by))
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             taken = await _is_taken(store, thread_id, answers)
         if (
@@ -1112,13 +1114,13 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
     raise StaleAnswer(f"thread {thread_id} waits no longer for an answer to {', '.join(ids)}")
 
 
-def _address_open(run: Run, answer: Any, question: str) -> Json:
-    """Return the answers by id, if they can be understood.
+def _address_open(run: Run, answer: Any, question: str, by: str) -> Json:
+    """Return the answers by id, signed, if they can be understood.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
-    answers = address_answer(run, answer, question)
+    answers = address_answer(run, answer, question, by)
     check_understood(run, answers)
     return answers

@@ -77,7 +77,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if problem := find_unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
     if runtime.store is not None:
-        await delete_interjections(runtime.store, thread_of(runtime))
+        await delete_interjections(runtime.store, thread_of(runtime), update["request"])
     update["attachments"] = await attach(messages, runtime)
     update["background"] = await _read_background(goal, runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
@@ -231,6 +231,8 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "turn": turn,
         "planning": plan_request(),
     }
+    if settings.answered_by != (state.get("answered_by") or {}):
+        known["answered_by"] = settings.answered_by
     if (keys := state.get("settled_writes")) and turn % COMPACT_EVERY == 0:
         known["settled_writes"] = Overwrite(keys)
     return {**nothing, **lists, **maps, **known}

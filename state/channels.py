@@ -180,6 +180,8 @@ class RunState(TypedDict, total=False):
     """The language of the runtime's texts for the user."""
     output_schema: SeldomDict
     """The JSON Schema of the structured result, if one is requested."""
+    answered_by: SeldomDict
+    """Who alone answers questions of a kind, by the setting of this name when the request began."""
     attachments: SeldomList
     """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList

@@ -61,6 +61,8 @@ class Pause(TypedDict, total=False):
     """The tool call that shows the pause in the conversation."""
     asked_at: str
     """ISO 8601; only of the current pause."""
+    answered_by: str
+    """Who alone may answer; anybody if missing."""
     message_id: str | None
     """The message in which the question was streamed, if it was."""
     interrupt_id: str
@@ -401,6 +403,8 @@ class Approved(TypedDict):
     kind: Literal["approved"]
     by: str
     """`user` or `policy`."""
+    name: NotRequired[str]
+    """Which person, if they are known."""
     beside: NotRequired[bool]
     """True if the question was about another call of the same reply, and only listed this one: the person was not shown
     what hooks say of it."""
@@ -411,6 +415,8 @@ class Refused(TypedDict):
 
     kind: Literal["refused"]
     why: str
+    who: NotRequired[str]
+    """Who alone was asked; the user if missing."""
 
 
 class Answered(TypedDict):

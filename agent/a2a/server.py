@@ -359,7 +359,7 @@ class _Runs(AgentExecutor):
             reply = reply["resume"] if isinstance(reply, dict) and set(reply) == {"resume"} else reply
             if reply is None and isinstance(shown, Run) and shown.pending:  # alone, None would be no answer at all
                 reply = {shown.pending[0]["id"]: None}
-            stream = self._agent.stream_resume(shown, reply)
+            stream = self._agent.stream_resume(shown, reply, by=owner)
         updater = TaskUpdater(event_queue, task.id, thread)
         await updater.start_work()
         working = self._working[task.id] = asyncio.create_task(self._follow(stream, updater))

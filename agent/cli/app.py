@@ -273,6 +273,7 @@ def resume(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who answers, for the receipt: a name, or role:name.")] = "",
     steer: Annotated[
         str,
         typer.Option(metavar="TEXT", help="Plan a stopped run again by this instruction; finished steps are kept."),
@@ -290,7 +291,7 @@ def resume(
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command(view: "StorageView") -> int:
-        reply = options.AnswerOptions(answer, approve, reject, cancel, answer_file, id, steer)
+        reply = options.AnswerOptions(answer, approve, reject, cancel, answer_file, id, by, steer)
         output = options.OutputOptions(view, yes, events, quiet, once)
         return runs.resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
 

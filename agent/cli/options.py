@@ -85,6 +85,8 @@ class AnswerOptions:
     cancel: bool = False
     file: Path | None = None
     id: str | None = None
+    by: str = ""
+    """Who answers."""
     steer: str = ""
     """Not an answer: the instruction by which a stopped run is planned again."""
 
@@ -99,8 +101,9 @@ class AnswerOptions:
         ]
         if len(values) + bool(self.steer) > 1:
             raise ConfigError("give one: --answer, --approve, --reject, --cancel, --answer-file or --steer")
-        if not values and self.id is not None:
-            raise ConfigError("--id says which question is answered; give the answer too")
+        if not values and (self.id is not None or self.by):
+            option = "--id says which question is answered" if self.id is not None else "--by says who answers"
+            raise ConfigError(f"{option}; give the answer too")
         if not values:
             return MISSING
         return values[0] if self.id is None else {self.id: values[0]}

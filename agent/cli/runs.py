@@ -143,7 +143,7 @@ def resume_thread(
 
         async def submit(agent: Agent) -> str:
             _check_question(await agent.get(info.thread_id), reply.id)
-            return await agent.submit_answer(info.thread_id, value)
+            return await agent.submit_answer(info.thread_id, value, by=reply.by)
 
         return _submit(output.view, info.queue or QUEUE, submit)
 
@@ -157,7 +157,7 @@ def resume_thread(
         _check_question(run, reply.id)
         terminal_run.take(run)
         if value is not MISSING or reply.steer:
-            return agent.stream_resume(info.thread_id, value, steer=reply.steer)
+            return agent.stream_resume(info.thread_id, value, by=reply.by, steer=reply.steer)
         # A person at the terminal is asked first; without one, the policy answers overdue questions.
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run

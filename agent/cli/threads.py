@@ -147,7 +147,7 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
         words = say(terminal.language, "summary", "assumed", question=question)
         return f"? {words}{f' – {assumption}' if assumption else ''}", "yellow"
     if row["by"] == "user":
-        return f"? {question}  {answer}", ""
+        return f"? {question}  {answer}{f' ({name})' if (name := row.get('name')) else ''}", ""
     return f"? {say(terminal.language, 'summary', 'by_default', question=question)} – {answer}", "yellow"
 
 

@@ -29,6 +29,7 @@ from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.tools import described_tool
 from donewhen.agent.work.recorder import decision_key, plain_message
 from donewhen.agent.workspace.skills import Skills
+from donewhen.graph.events import now
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import IN_PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
@@ -64,6 +65,7 @@ class RecordedRequest:
     """The number of replies after which a run was stopped, to be steered or cancelled."""
     served: Counter[Any] = field(default_factory=Counter)
     """The number of replies so far, by role and step."""
+    _said_at: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Sort the rows by the call or hook that they belong to."""
@@ -178,10 +180,13 @@ class RecordedRequest:
     # Interjections -----------------------------------------------------------------------------------------------
 
     async def hear(self, place: str, _: list[Json]) -> list[Json]:
-        """Return the interjections that this place had heard after the current number of replies."""
-        return [
-            row for number, row in self._heard_by_place().get(place, ()) if number <= self._count(self.served, place)
-        ]
+        """Return the interjections that this place had heard after the current number of replies.
+
+        They are as of now: the decisions before them, which the replay made again, are earlier.
+        """
+        said = self._heard_by_place().get(place, ())
+        rows = [row for number, row in said if number <= self._count(self.served, place)]
+        return [{**row, "at": self._said_at.setdefault(row["key"], now("milliseconds"))} for row in rows]
 
     def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
         """Return the interjections by place, each with the number of replies before it."""

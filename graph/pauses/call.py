@@ -160,9 +160,9 @@ class ToolPause(PermissionPause, CallPause):
         why = answer.text or "no reason given"
         first, *rest = record["calls"]
         batch = [row["position"] for row in self.batch]
-        ruling: Decided = {"kind": "refused", "why": why}
+        ruling: Decided = {"kind": "refused", "why": why, "who": self.answered_by}
         if answer.kind in ("approve", "edit"):
-            ruling = {"kind": "approved", "by": decided.by}
+            ruling = {"kind": "approved", "by": decided.by, "name": decided.name}
         if answer.kind == "edit":
             batch, first = [], {**first, "args": answer.arguments or {}, "edited": True}
             first.pop("given", None)  # they were the model's

@@ -89,11 +89,18 @@ class ResolvedAnswer:
     """`user` or `policy`."""
     at: str = ""
     """ISO 8601."""
+    name: str = ""
+    """Which person, if they are known."""
 
     def row(self, kind: str, id: str) -> Json:
         """Return the receipt's row on the answer: the pause, the decision, who decided, and when."""
         decided = {"decision": self.answer.kind, "text": self.answer.text, "by": self.by, "at": self.at}
-        return {"kind": kind, "id": id, **decided}
+        return {"kind": kind, "id": id, **decided, **self.named}
+
+    @property
+    def named(self) -> Json:
+        """The field with the name of the person, if they are known."""
+        return {"name": self.name} if self.name else {}
 
 
 class OpenPause(BaseModel):
@@ -140,6 +147,8 @@ class OpenPause(BaseModel):
     name: str = ""
     tool_call_id: str | None = None
     asked_at: str | None = None
+    answered_by: str = ""
+    """Who alone may answer; "" for anybody."""
     message_id: str | None = None
     problem: str | None = None
     draft: str | None = None
@@ -246,12 +255,17 @@ class OpenPause(BaseModel):
         return self.message_text(whole=whole)
 
     def with_problem(self, text: str) -> str:
-        """Return a text between what is wrong with the last answer and the other open questions."""
-        parts = [f"> {self.problem}" if self.problem else "", text]
+        """Return a text between what is wrong with the last answer, or who is asked, and the other open questions."""
+        notice = self.problem or self.for_others()
+        parts = [f"> {notice}" if notice else "", text]
         if self.others:
             lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in self.others]
             parts.append(say(self.spoken, "ask", "others") + "\n\n" + "\n".join(lines))
         return "\n\n".join(filter(None, parts))
+
+    def for_others(self) -> str:
+        """Return who alone is asked, for everybody else; "" if anybody may answer."""
+        return say(self.spoken, "unclear", "for_others", who=self.answered_by) if self.answered_by else ""
 
     def description(self) -> str:
         """Return the text that clients show beside the action, and in lists."""
@@ -288,6 +302,7 @@ class OpenPause(BaseModel):
             "step": self.step,
             "revision": None,
             "problem": self.problem,
+            **self.asked_of,
             "others": [{key: other.get(key) for key in OTHER_KEYS} for other in self.others],
         }
         return {**value, **{key: own[key] for key in self.shown if own.get(key) is not None}}
@@ -395,7 +410,12 @@ class OpenPause(BaseModel):
 
     def row(self, decided: ResolvedAnswer) -> Json:
         """Return the receipt's row on the answer."""
-        return decided.row(self.kind, self.id)
+        return {**decided.row(self.kind, self.id), **self.asked_of}
+
+    @property
+    def asked_of(self) -> Json:
+        """The field with who alone was asked."""
+        return {"answered_by": self.answered_by} if self.answered_by else {}
 
     def cancel_reason(self, language: str) -> str:
         """Return why a run ended that was cancelled here."""

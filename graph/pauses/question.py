@@ -109,7 +109,7 @@ class QuestionPause(OpenQuestion):
         # Planning counts its observations in the journal, a step in its record.
         seen = sum(entry["step"] == PLANNING for entry in values.get("journal") or ())
         number = 1 + (record["observed"] if self.step else seen)
-        asked = {"question": self.question, "by": decided.by, "asked": self.id}
+        asked = {"question": self.question, "by": decided.by, "asked": self.id, **decided.named, **self.asked_of}
         entry = observation(
             f"{step}.{number}",
             step,

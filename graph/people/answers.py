@@ -6,7 +6,7 @@ by the class of the pause, in `graph/pauses`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
@@ -16,6 +16,7 @@ from donewhen.graph.events import now
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, ResolvedAnswer
+from donewhen.graph.people.interjections import keep_words
 from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
@@ -29,9 +30,19 @@ from donewhen.graph.people.pauses import (
 )
 from donewhen.state.channels import Json, RunState, apply_update, difference
 from donewhen.state.language.texts import say
-from donewhen.state.people.answers import Answer
+from donewhen.state.people.answers import (
+    Answer,
+    AnswerShape,
+    may_answer,
+    read_shape,
+    read_signed,
+    sign,
+    words_of,
+)
 from donewhen.state.settings import Settings
 
+AUTHENTICATED = "langgraph_auth_user_id"
+"""The key of `configurable` in which LangGraph's server has the user whom it authenticated."""
 OVERDUE = {"overdue": True}
 """Stands for the answer to a question that was open longer than `Settings.question_seconds`; the policy answers it."""
 
@@ -45,20 +56,47 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     settings, pauses = runtime.context, open_pauses(state)
     pending = pauses[0] = current_pause(pauses)
+    user = str((config.get("configurable") or {}).get(AUTHENTICATED) or "")
     typed = typed_reply(state["messages"])
     if typed is not None:
-        return await with_typed_attachments(state, take_answer(state, pauses, typed, deps, settings), runtime)
+        taken = await _take(state, pauses, typed, deps, runtime, user)
+        return await with_typed_attachments(state, taken, runtime)
     answered_at_once = isinstance(pending, OpenQuestion) and settings.unattended
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not answered_at_once:
         await forget_plain_answer(config)
-    return take_answer(state, pauses, value, deps, settings)
+    return await _take(state, pauses, value, deps, runtime, user)
 
 
-def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: Deps, settings: Settings) -> RunState:
+async def _take(
+    state: RunState, pauses: Sequence[OpenPause], value: Any, deps: Deps, runtime: Runtime[Settings], user: str
+) -> RunState:
+    """Take the answer; what somebody else says than who is asked is kept like a message to a run at work."""
+    value = sign(read_signed(value)[0], user) if user and value != OVERDUE else value
+    hears = runtime.store is not None and runtime.context.when_busy == "next_round"
+    if hears and (words := _words_of_others(pauses, value)):
+        await keep_words(runtime, words, pauses[0].tool_call_id or "")
+    return take_answer(state, pauses, value, deps, runtime.context, hears=hears)
+
+
+def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> str:
+    """Return what people say at questions that are not for them; "" if that is nothing, or no words."""
+    answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, list[str]()
+    for id, answer in answers.items() if isinstance(answers, dict) else ():
+        said, by = read_signed(answer)
+        shape = read_shape(said)
+        if not may_answer(by_id[id].answered_by, by or "") and isinstance(shape, AnswerShape):
+            words.append(words_of(shape))
+    return "\n".join(filter(None, words))
+
+
+def take_answer(
+    state: RunState, pauses: Sequence[OpenPause], value: Any, deps: Deps, settings: Settings, *, hears: bool = False
+) -> RunState:
     """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
-    If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
+    If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open. `hears`:
+    the words of those who are not asked were kept.
     """
     pending, at = pauses[0], now("milliseconds")
     by_id = {pause.id: pause for pause in pauses}
@@ -69,7 +107,7 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
     problems: list[str] = []
     for id, value_of_pause in answers.items():
         pause = by_id[id]
-        answer, by = _read_answer(pause, value_of_pause, settings)
+        answer, by = _read_answer(pause, value_of_pause, settings, hears=hears)
         if isinstance(answer, Answer):
             answer = lacking_tools(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
         if isinstance(answer, Answer) and by == "user":
@@ -77,9 +115,9 @@ def take_answer(state: RunState, pauses: Sequence[OpenPause], value: Any, deps: 
         if isinstance(answer, str):
             problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
         elif answer.kind != "later":
-            taken.append((pause, ResolvedAnswer(answer, by, at)))
+            taken.append((pause, ResolvedAnswer(answer, by, at, read_signed(value_of_pause)[1] or "")))
     if problems or not taken:
-        return keep_open(state, pending, "; ".join(problems), answers.get(pending.id))
+        return keep_open(state, pending, "; ".join(problems), read_signed(answers.get(pending.id))[0])
     values: Json = dict(state)
     taken.sort(key=lambda each: each[0].of_run)  # the answer to the run itself comes last: it may end steps that wait
     for pause, decided in taken:  # each on the state after the previous ones
@@ -118,17 +156,29 @@ def lacking_tools(
 
 def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
     """Return the answers in a value by the ids of their questions; one without ids is for the first."""
-    return {pauses[0].id: value} if value == OVERDUE else pauses[0].split(value, [pause.id for pause in pauses])
+    if value == OVERDUE:
+        return {pauses[0].id: value}
+    given, by = read_signed(value)
+    answers = pauses[0].split(given, [pause.id for pause in pauses])
+    if isinstance(answers, str) or by is None:
+        return answers
+    return {id: sign(read_signed(each)[0], by) for id, each in answers.items()}
 
 
-def _read_answer(pause: OpenPause, value: Any, settings: Settings) -> tuple[Answer | str, str]:
-    """Return what an answer means, or why it cannot be understood, and by whom it is.
+def _read_answer(
+    pause: OpenPause, value: Any, settings: Settings, *, hears: bool = False
+) -> tuple[Answer | str, Literal["user", "policy"]]:
+    """Return what an answer means, or why it is not taken, and whether a person or the settings gave it.
 
     If the question was open for too long, or nobody answers questions at all, the settings answer it.
     """
     if value == OVERDUE and not pause.to_people and settings.on_question != "wait":
         return pause.by_policy(settings), "policy"
-    return pause.read(value), "user"
+    given, by = read_signed(value)
+    if not may_answer(pause.answered_by, by or ""):
+        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears else ""
+        return f"{pause.for_others()}{kept}", "user"
+    return pause.read(given), "user"
 
 
 def _close_asked_pause(state: RunState, pending: OpenPause, decided: ResolvedAnswer | None, *, ended: bool) -> RunState:

@@ -40,12 +40,23 @@ def interjection_lock(thread_id: str) -> str:
     return f"words to {hashlib.sha256(thread_id.encode()).hexdigest()[:32]}"
 
 
-async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
+async def add_interjection(store: BaseStore, thread_id: str, text: str, **more: str) -> str:
     """Store what the user says and return its key; keys are in order. The caller holds its `interjection_lock`."""
     last = max([int(item.key) for item in await read_all(store, _namespace(thread_id))], default=0)
-    value, key = {"text": storable(text), "at": now("milliseconds")}, f"{max(last + 1, current_clock().tick()):020}"
+    value, key = (
+        {"text": storable(text), "at": now("milliseconds"), **more},
+        f"{max(last + 1, current_clock().tick()):020}",
+    )
     await store.aput(_namespace(thread_id), key, value, index=False)
     return key
+
+
+async def keep_words(runtime: Runtime[Settings], text: str, source: str) -> None:
+    """Store what somebody says at a question that is not for them; once, however often its node runs again."""
+    assert runtime.store is not None
+    rows = await read_all(runtime.store, _namespace(thread_of(runtime)))
+    if all(item.value.get("source") != source for item in rows):
+        await add_interjection(runtime.store, thread_of(runtime), text, source=source)
 
 
 async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:
@@ -113,10 +124,11 @@ async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str)
     return [row for row in rows if row["key"] > cursor]
 
 
-async def delete_interjections(store: BaseStore, thread_id: str) -> None:
-    """Delete all interjections of the previous request."""
+async def delete_interjections(store: BaseStore, thread_id: str, request: str) -> None:
+    """Delete the interjections of previous requests; those to this one may have come before it began."""
     for item in await read_all(store, _namespace(thread_id)):
-        await store.adelete(item.namespace, item.key)
+        if not request or item.value.get("request") != request:
+            await store.adelete(item.namespace, item.key)
 
 
 @dataclass(frozen=True)

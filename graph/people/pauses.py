@@ -138,9 +138,10 @@ def current_pause(pauses: Sequence[OpenPause]) -> OpenPause:
 
 
 def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
-    """Return the pause with an id that is unique in the thread, so that a late answer cannot reach another pause.
+    """Return the pause with an id that is unique in the thread, its language, and who alone answers it.
 
-    The node's id says what is asked; the same may be asked again in this request or a later one.
+    The node's id says what is asked; the same may be asked again in this request or a later one. A late answer cannot
+    reach another pause.
     """
     name, turn = _bare_id(pause.id), values.get("turn", 1)
     decided = [row["id"] for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
@@ -148,7 +149,9 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     times = sum(_bare_id(id or "") == name for id in decided)
     id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")
     spoken = {} if pause.language else language_field(values.get("language", "en"))
-    return pause.but(id=id, **_purpose(values, pause), **spoken)
+    audience = (values.get("answered_by") or {}).get(pause.kind)
+    asked: Json = {"answered_by": audience} if audience and not pause.answered_by else {}
+    return pause.but(id=id, **_purpose(values, pause), **spoken, **asked)
 
 
 def _purpose(values: Mapping[str, Any], pause: OpenPause) -> dict[str, str]:

@@ -70,6 +70,7 @@ from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Json, Step
 from donewhen.state.ledger import Amounts, add
+from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
 from donewhen.state.proof.journal import (
@@ -515,9 +516,11 @@ async def ask_before_end(
     if verdict.refused or not verdict.question:
         return HookDecision(verdict.refused)
     for entry in answers:
-        if entry["source"] == "user" and entry["arguments"].get("question") == verdict.question:
+        asked = entry["arguments"]
+        may_decide = entry["source"] == "user" and may_answer(verdict.answered_by, asked.get("name", ""))
+        if may_decide and asked.get("question") == verdict.question:
             answer = str(entry["text"]).strip()
-            agreed = answer.casefold() == END_OPTIONS[0] and entry["arguments"].get("by") == "user"
+            agreed = answer.casefold() == END_OPTIONS[0] and asked.get("by") == "user"
             return HookDecision("" if agreed else f"a person was asked “{verdict.question}” and said: {answer[:500]}")
     return verdict
 

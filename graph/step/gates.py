@@ -25,6 +25,7 @@ from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, Sources, lacks_source
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted, subtract
+from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
@@ -166,6 +167,8 @@ class Go:
     """What hooks note about it."""
     question: str = ""
     """What a hook wants a person to agree to first."""
+    answered_by: str = ""
+    """Who alone may agree to that; "" for anybody."""
 
 
 @dataclass(frozen=True)
@@ -194,11 +197,11 @@ Gate = Callable[[Call, C, Go], Awaitable[Ruling]]
 
 async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse a call that a person refused, or answered in place of its tool."""
-    match call.get("decided"):
-        case {"kind": "answered", "text": text}:
-            return No(f"the user answered instead: {text}")
-        case {"kind": "refused", "why": why}:
-            return No(f"the user rejected this call: {why}")
+    decided = call.get("decided")
+    if decided and decided["kind"] == "answered":
+        return No(f"the user answered instead: {decided['text']}")
+    if decided and decided["kind"] == "refused":
+        return No(f"{decided.get('who') or 'the user'} rejected this call: {decided['why']}")
     return go
 
 
@@ -263,19 +266,28 @@ def _is_equal_write(entry: JournalEntry, call: Call) -> bool:
 async def ask_hooks(call: Call, context: CallContext, go: Go) -> Ruling:
     """Ask the hooks, unless a person knows what became of the call.
 
-    An approval answers a hook's question. If the call was approved beside another one, people did not see the question,
-    and it is asked.
+    An approval answers a hook's question, if it is by whom the hook asks. If the call was approved beside another one,
+    people did not see the question, and it is asked.
     """
     before_call = context.deps.policies.hooks.before_call
     if not before_call or decision_on(call) == "known":
         return go
     verdict = await context.deps.policies.ask(before_call, call_for_hooks(call, context), context.runtime)
     decided = call.get("decided")
-    is_answered = decided is not None and decided["kind"] == "approved" and not decided.get("beside")
+    is_answered = (
+        decided is not None
+        and decided["kind"] == "approved"
+        and not decided.get("beside")
+        and may_answer(verdict.answered_by, decided.get("name", ""))
+    )
     refusal, question = verdict.refused, "" if is_answered else verdict.question
     if question and not refusal and not context.may_ask:
         refusal = f"a person would have to agree, in a step: {question}"
-    return No(refusal, unless_made=True, notes=verdict.notes) if refusal else Go(verdict.notes, question)
+    return (
+        No(refusal, unless_made=True, notes=verdict.notes)
+        if refusal
+        else Go(verdict.notes, question, verdict.answered_by)
+    )
 
 
 async def keep_to_budget(call: Call, context: CallContext, go: Go) -> Ruling:
@@ -312,6 +324,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions, numbers)
     if "program" in call:
         waiting = waiting.but(code=next(each["args"]["code"] for each in context.calls if each["name"] == PROGRAM))
+    waiting = waiting.but(answered_by=go.answered_by) if go.question and go.answered_by else waiting
     change: StepChange = {"status": "waiting"}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**call, "base": base_of(replaced)}, *context.calls[1:]]

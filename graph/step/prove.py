@@ -237,7 +237,8 @@ async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
     verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
     if not verdict.question:
         return verdict.refused, None
-    waiting = question_pause(state, verdict.question, END_OPTIONS).dump()
+    asked = {"answered_by": verdict.answered_by} if verdict.answered_by else {}
+    waiting = question_pause(state, verdict.question, END_OPTIONS, **asked).dump()
     refusal = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
     return refusal, None if refusal else waiting
 

@@ -47,6 +47,8 @@ class Ask:
     """Ask a person to agree first; they read the question."""
 
     question: str
+    answered_by: str = ""
+    """Who alone may agree, as in `Settings.answered_by`; "" for whoever that names for calls, else anybody."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class HookDecision:
     """Why it must not happen, for the model."""
     question: str = ""
     """A question that a person must approve first."""
+    answered_by: str = ""
+    """Who alone may approve; "" for anybody."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -193,8 +197,8 @@ class Policies:
                 answer = Refuse(f"the policy {name} could not be asked")
             if isinstance(answer, Refuse):
                 verdict.refused = verdict.refused or f"{REFUSES}{answer.reason}"
-            elif isinstance(answer, Ask):
-                verdict.question = verdict.question or answer.question
+            elif isinstance(answer, Ask) and not verdict.question:
+                verdict.question, verdict.answered_by = answer.question, answer.answered_by
             elif isinstance(answer, Note):
                 verdict.notes.append(answer.text)
         return HookDecision(**map_texts(vars(verdict), lambda text: conceal(text, self.secrets)))

@@ -41,6 +41,8 @@ AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
 MOST_NESTED = 4
 JUDGEMENT = "Approved without further words: use your own judgement."
+SIGNED = {"answer", "answered_by"}
+"""The keys of an answer with the name of who gave it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,23 @@ def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str
         reason = f"{answered}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
         return {} if answers is decoded else reason
     return dict(answers)
+
+
+def sign(value: Any, by: str | None) -> Any:
+    """Return an answer with the name of who gave it, or "" so that nothing in it counts as a name; None: as it is."""
+    return value if by is None else {"answer": value, "answered_by": by}
+
+
+def read_signed(value: Any) -> tuple[Any, str | None]:
+    """Return an answer without its signature, and the name in it; None if it has none."""
+    if isinstance(value, Mapping) and set(value) == SIGNED and isinstance(value["answered_by"], str):
+        return value["answer"], value["answered_by"]
+    return value, None
+
+
+def may_answer(audience: str, by: str) -> bool:
+    """Return whether a question is for this person: they have the name that it is for, or are `name:somebody`."""
+    return not audience or by == audience or by.startswith(f"{audience}:")
 
 
 def fills_form(value: Any, schema: Mapping[str, Any]) -> bool:

@@ -270,7 +270,7 @@ def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[s
             "id": entry["id"],
             "at": entry["at"],
             "question": _question_with_options(entry["arguments"]),
-            "text": entry["text"],
+            "text": _said_by(entry["arguments"], entry["text"]),
         }
         for entry in values.get("journal") or ()
         if is_users_word(entry) and not entry["id"].startswith(f"{DECISION}.")
@@ -316,13 +316,18 @@ def decision_entries(values: Mapping[str, Any]) -> list[JournalEntry]:
 
 def _words_of(row: Mapping[str, Any]) -> str:
     """Return what a person said with a decision; "" if it is a mere choice that others need not know."""
-    text = str(row["text"] or "")
+    text = _said_by(row, str(row["text"] or ""))
     if row["kind"] == "plan" and row["decision"] == "approve":
         return APPROVED
     if row["kind"] == "plan" and row["decision"] == "edit":
         return f"(changed the plan, and approved it) {'; '.join(row.get('changes') or ())}".rstrip()
     spoken = row["kind"] != "effect" and row["decision"] in ("say", "reject", "replan")
     return text if spoken else ""
+
+
+def _said_by(row: Mapping[str, Any], text: str) -> str:
+    """Return words with who alone was asked for them, because that is not the user."""
+    return f"({row['answered_by']}) {text}" if text and row.get("answered_by") else text
 
 
 def _question_of(row: Mapping[str, Any]) -> str:

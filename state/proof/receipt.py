@@ -109,6 +109,11 @@ class ApprovalRow(TypedDict):
     decision: str
     text: str
     by: str
+    """`user` for a person, or `policy`."""
+    name: NotRequired[str]
+    """Which person, if `by=` said so."""
+    answered_by: NotRequired[str]
+    """Who alone was asked, if not everybody."""
     at: str
     revision: NotRequired[str]
     """The revision of the plan that was shown."""
@@ -138,6 +143,8 @@ class QuestionRow(TypedDict):
     answer: str
     by: str
     """Who answered: `user` or `policy`."""
+    name: NotRequired[str]
+    """Which person, if `by=` said so."""
     assumed: bool
     """True if nobody answered, and the work continued with an assumption."""
     assumption: str
@@ -464,7 +471,7 @@ def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
     assumption_text = plan.get("speak") if entry["step"] == PLANNING else record_of(records, entry["step"])["result"]
-    return {
+    row: QuestionRow = {
         "id": entry["id"],
         "question": asked.get("question"),
         "answer": entry["text"],
@@ -472,6 +479,7 @@ def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping
         "assumed": assumed,
         "assumption": str(assumption_text or "") if assumed else "",
     }
+    return {**row, "name": asked["name"]} if asked.get("name") else row
 
 
 def _heard_row(entry: JournalEntry) -> HeardRow:

@@ -25,6 +25,7 @@ from donewhen.state.criteria import Criteria
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.options import Options, option_problems
+from donewhen.state.records import PauseKind
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone, clean_text, map_texts, name_hint, plain_json
 
@@ -164,8 +165,13 @@ class Settings(Options):
         description="seconds after which the policy, instead of a person, answers an open question or budget request; "
         "it does so when the run is resumed",
     )
+    answered_by: dict[PauseKind, str] = Field(
+        default={},
+        description="kind of question (plan, question, tool, budget, effect) → who alone answers it, such as "
+        "{tool: operator}: `by` is that name, or begins with it and a colon; set it at the start of a run",
+    )
     when_busy: Literal["refuse", "next_round"] = Field(
-        default="refuse", description="how a message (`Agent.tell`) to a working run is handled"
+        default="refuse", description="how a message (`Agent.tell`) to a run that works or waits is handled"
     )
     deadline: Moment | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Field(default=Profile(), description="the agent's identity, instructions and hard constraints")

@@ -129,7 +129,7 @@ const inline = (text) => {
 // A decision in a person's words: what it was about, what it was, and who made it.
 function decisionText(row) {
   const about = row.kind === "plan" ? words.title : row.tool ?? words[`about_${row.kind}`] ?? "";
-  const by = { user: words.by_you, policy: words.by_policy }[row.by] ?? row.by;
+  const by = row.name ?? { user: words.by_you, policy: words.by_policy }[row.by] ?? row.by;
   return `${about ? `${about}: ` : ""}${words[`decided_${row.decision}`] ?? row.decision}${row.text ? ` – ${row.text}` : ""} (${by})`;
 }
 
@@ -199,7 +199,7 @@ export function receiptNode(receipt, run, observe, file) {
   const effects = (receipt.effects ?? []).map((each) =>
     el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)}`, each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map(decisionText);
-  const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? "" : ` (${words.by_policy})`}`));
+  const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? (each.name ? ` (${each.name})` : "") : ` (${words.by_policy})`}`));
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)
     .concat((receipt.late ?? []).map((each) => `${each.text} (${words.late})`));
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");

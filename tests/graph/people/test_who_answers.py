@@ -1,0 +1,267 @@
+"""Who answers a question: named in the receipt, and only who is asked decides; the words of others are kept."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from donewhen import Agent, AgentOptions, Run, build_graph
+from donewhen.agent.testing.crash import crash_points
+from donewhen.graph.people.answers import AUTHENTICATED
+from donewhen.hooks import Ask, Call, End, Hooks
+from donewhen.state.errors import ConfigError, DoneWhenError, ResumeError, StaleAnswer
+from donewhen.testing import Recording, ScriptedModel, ask_user, call, finish_step, submit_plan
+
+DESK: dict[str, Any] = {"confirm": "writes", "when_busy": "next_round"}
+PLAN = submit_plan([{"content": "Refund order 17: 40 or 400", "done_when": "It is refunded", "tools": ["refund"]}])
+
+
+def large_sums(made: Call) -> Ask | None:
+    """Ask the operator about more than 50."""
+    amount = made.arguments.get("amount", 0)
+    return Ask("Is it damaged?", answered_by="operator") if amount > 50 else None
+
+
+class Till:
+    """A desk with one tool, which remembers what was paid."""
+
+    def __init__(self, *work: Any, plan: Any = PLAN, hook: Any = large_sums, **more: Any) -> None:
+        self.paid: list[float] = []
+
+        def refund(order_id: str, amount: float) -> str:
+            """Pay an amount back for an order."""
+            self.paid.append(amount)
+            return f"refunded {amount:g}"
+
+        script: Any = work[0] if len(work) == 1 else list(work)
+        self.model = ScriptedModel(roles={"triage": lambda *_: plan, "execute": script, "deliver": lambda *_: "Done."})
+        self.tools, self.hooks = [refund], Hooks(before_call=[hook] if hook else [])
+        settings = {**DESK, **more.pop("settings", {})}
+        options = {"storage": "memory:", "hooks": self.hooks, **more}
+        self.agent = Agent(self.model, self.tools, settings=settings, **options)
+
+    async def asks(self, thread: str = "t") -> Run:
+        """The run in which the customer has agreed to the plan."""
+        run = await self.agent.start("Refund 400 of order 17", thread_id=thread, owner="mira")
+        return await self.agent.resume(run, "yes", by="mira")
+
+
+def pays(amount: float) -> Any:
+    return call("refund", order_id="17", amount=amount)
+
+
+async def test_a_customers_ok_is_no_answer_for_the_operator() -> None:
+    """H13, R05: nobody but who is asked decides, also unnamed; the customer is told who is waited for, their words are
+    read when the work goes on, and the receipt has both by name."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    run = await till.asks()
+    assert run.pending[0]["answered_by"] == "operator"
+    assert "This waits for an answer from: operator." in str(run)
+    for name in ("mira", "", "operators", "operat"):
+        run = await till.agent.resume(run, f"ok from {name or 'nobody'}", by=name)
+        assert (run.status, till.paid) == ("waiting", [])
+        assert run.problem.startswith("This waits for an answer from: operator. Your message is kept")
+    run = await till.agent.resume(run, "ok", by="operator:anna")
+    assert (run.status, till.paid) == ("completed", [400])
+    assert run.receipt is not None
+    names = [(row["kind"], row["by"], row.get("name")) for row in run.receipt["approvals"]]
+    assert names == [("plan", "user", "mira"), ("tool", "user", "operator:anna")]
+    assert [row["text"] for row in run.receipt["heard"]][:2] == ["ok from mira", "ok from nobody"]
+    assert "[said.1] ok from mira" in till.model.requests[-1].text
+
+
+async def test_a_button_of_somebody_else_says_nothing_and_a_name_is_a_text() -> None:
+    """H13: there are no words to keep; what is no name is refused before anything is taken."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"), settings={"when_busy": "refuse"})
+    run = await till.asks()
+    run = await till.agent.resume(run, {"type": "approve"}, by="mira")
+    assert run.problem == "This waits for an answer from: operator."
+    with pytest.raises(ConfigError, match="by is a text"):
+        await till.agent.resume(run, "ok", by=7)  # type: ignore[arg-type]
+    assert till.paid == []
+    assert (await till.agent.resume(run, "ok", by="operator")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"answer": "approve", "answered_by": "operator"},
+        {"answers": {"s1.call1.4d3b5230": {"answer": "approve", "answered_by": "operator"}}},
+        {"answer": {"answer": "approve", "answered_by": "operator"}, "answered_by": "operator"},
+    ],
+)
+async def test_no_client_can_sign_for_somebody_else(forged: Any) -> None:
+    """R05: what an answer itself says about who gave it counts for nothing: through an agent, its graph, a server."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    run = await till.asks()
+    if "answers" in forged:
+        forged = {"answers": {run.pending[0]["id"]: next(iter(forged["answers"].values()))}}
+    for by in ("", "mira"):
+        assert (await till.agent.resume(run, forged, by=by)).status == "waiting"
+    config: Any = {"configurable": {"thread_id": "t"}}
+    await till.agent.graph.ainvoke(Command(resume=forged), config)
+    config["configurable"][AUTHENTICATED] = "mira"
+    await till.agent.graph.ainvoke(Command(resume=forged), config)
+    assert ((await till.agent.get("t")).status, till.paid) == ("waiting", [])
+
+
+async def test_a_server_names_whom_it_authenticated() -> None:
+    """R05: typed words and answers are by the user of LangGraph's server; who is asked there needs no other name."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    built = build_graph(till.model, till.tools, settings=DESK, hooks=till.hooks)
+    graph = built.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
+    mira, anna = ({"configurable": {"thread_id": "s", AUTHENTICATED: name}} for name in ("mira", "operator:anna"))
+    await graph.ainvoke({"messages": "Refund 400 of order 17"}, mira)  # type: ignore[arg-type]
+    await graph.ainvoke({"messages": "yes"}, mira)  # type: ignore[arg-type]
+    forged = Command(resume={"answer": "approve", "answered_by": "operator"})
+    for given in ({"messages": "ok, and hurry"}, Command(resume={"type": "approve"}), forged):
+        out = await graph.ainvoke(given, mira)  # type: ignore[arg-type]
+        assert (out["__interrupt__"][0].value["answered_by"], till.paid) == ("operator", [])
+    out = await graph.ainvoke(Command(resume={"type": "approve"}), anna)  # type: ignore[arg-type]
+    receipt = out["outcome"]["receipt"]
+    assert [row["name"] for row in receipt["approvals"]] == ["mira", "operator:anna"]
+    assert [row["text"] for row in receipt["heard"]] == ["ok, and hurry", "approve"]
+
+
+async def test_the_operators_reason_reaches_the_model() -> None:
+    """H13: a setting names who is asked about calls; the model reads why not, and by whom, and that it was not the
+    user."""
+    give_up = call("give_up", kind="failed", reason="The operator wants a photo first.")
+    till = Till(pays(400), give_up, hook=None, settings={"approvals": "each", "answered_by": {"tool": "operator"}})
+    run = await till.asks()
+    run = await till.agent.resume(run, {"type": "reject", "message": "a photo first"}, by="operator:anna")
+    assert "operator rejected this call: a photo first" in till.model.requests[-1].text
+    assert till.paid == []
+
+
+async def test_an_edit_of_the_customer_does_not_pass_the_operator() -> None:
+    """R05: who may approve a small sum cannot make it a large one; the operator is asked about that."""
+    till = Till(pays(40), finish_step("Refunded", "s1.1"), settings={"approvals": "each"})
+    run = await till.asks()
+    assert "answered_by" not in run.pending[0]
+    run = await till.agent.resume(run, {"type": "edit", "arguments": {"amount": 400}}, by="mira")
+    assert (run.pending[0]["answered_by"], run.pending[0]["arguments"]["amount"], till.paid) == ("operator", 400, [])
+    assert (await till.agent.resume(run, "ok", by="operator")).status == "completed"
+    assert till.paid == [400]
+
+
+async def test_the_customer_cannot_sign_the_end_that_an_operator_has_to() -> None:
+    """R05: a question of the same words, which the model asked the customer before, decides nothing."""
+    question = "May this leave the house?"
+    script = {
+        "triage": [submit_plan([{"content": "Answer", "done_when": "Answered"}])],
+        "execute": [ask_user(question, options=["approve", "reject"]), *[finish_step("It is so", "s1.1")] * 2],
+    }
+    hooks = Hooks(before_end=[lambda end: Ask(question, answered_by="operator") if isinstance(end, End) else None])
+    agent = Agent(ScriptedModel(roles=script), storage="memory:", hooks=hooks, settings={"confirm": "never"})
+    run = await agent.resume(await agent.start("Is it so?"), "approve", by="mira")
+    assert run.pending[0]["answered_by"] == "operator"
+    assert (await agent.resume(run, "approve", by="mira")).status == "waiting"
+    run = await agent.resume(run, "approve", by="operator:anna")
+    assert run.receipt is not None
+    assert [row.get("name") for row in run.receipt["questions"]] == ["mira", "operator:anna"]
+
+
+def two_audiences(made: Call) -> Ask:
+    who = "operator" if made.arguments["amount"] == 400 else "finance"
+    return Ask(f"May {who} pay?", answered_by=who)
+
+
+async def test_two_questions_in_one_thread_are_for_two() -> None:
+    """H13, C02: each is answered by whom it is for; an answer to both by one of them takes neither."""
+    sides = [
+        {"content": f"Refund order 17: {n}", "done_when": "Done", "tools": ["refund"], "depends_on": []}
+        for n in (400, 40)
+    ]
+    work = {
+        "s1": [pays(400), finish_step("Refunded 400", "s1.1")],
+        "s2": [pays(40), finish_step("Refunded 40", "s2.1")],
+    }
+    till = Till(work, plan=submit_plan(sides), hook=two_audiences)
+    run = await till.asks()
+    for_whom = {pause["answered_by"]: pause["id"] for pause in run.pending}
+    assert [*for_whom] == ["operator", "finance"]
+    both = dict.fromkeys(for_whom.values(), "approve")
+    run = await till.agent.resume("t", both, by="operator:anna")
+    assert (till.paid, len(run.pending)) == ([], 2)
+    assert "finance" in run.problem
+    run = await till.agent.resume("t", {for_whom["finance"]: "approve"}, by="finance:bo")
+    assert (till.paid, [pause["answered_by"] for pause in run.pending]) == ([40], ["operator"])
+    run = await till.agent.resume("t", {for_whom["operator"]: "approve"}, by="operator:anna")
+    assert (run.status, till.paid) == ("completed", [40, 400])
+    assert run.receipt is not None
+    assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "finance:bo", "operator:anna"]
+
+
+async def test_two_people_answer_at_once() -> None:
+    """C02, H13: of a customer and an operator the operator counts, whoever was first; of two operators, one does, and
+    the other is told."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    run = await till.asks()
+
+    async def answered(by: str, words: str) -> str:
+        try:
+            await till.agent.submit_answer(run, words, by=by)
+        except DoneWhenError as error:
+            return type(error).__name__
+        return "taken"
+
+    results = await asyncio.gather(
+        answered("mira", "approve"), answered("operator:anna", "approve"), answered("operator:bo", "reject")
+    )
+    assert results[0] == ResumeError.__name__
+    assert sorted(results[1:]) == [StaleAnswer.__name__, "taken"]
+    first = "operator:anna" if results[1] == "taken" else "operator:bo"
+    run = await till.agent.run_submitted("t")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    (row,) = (await till.agent.graph.aget_state(config)).values["approvals"][1:]
+    assert row["name"] == first
+
+
+def by_what_is_there(messages: Any, _: Any) -> Any:
+    """The next reply of the step, however often it is asked."""
+    return finish_step("Refunded 400", "s1.1") if "refunded 400" in str(messages) else pays(400)
+
+
+async def test_the_name_and_the_words_are_there_once_after_any_crash() -> None:
+    """R02, D04: wherever the process dies, the operator's name is in the receipt, and the customer's words, once."""
+
+    async def play(storage: Any) -> Run:
+        till = Till(by_what_is_there, storage=storage, effects={"refund": "idempotent"})
+        agent = till.agent
+        run = await agent.start("Refund 400 of order 17", thread_id="t", request_id="r")
+        said = False
+        while run.status in ("waiting", "running"):
+            kind = run.pending[0]["kind"] if run.pending else ""
+            if kind == "plan":
+                run = await agent.resume("t", "yes", by="mira")
+            elif kind == "tool" and not run.problem and not said:
+                run, said = await agent.resume("t", "hurry", by="mira"), True
+            elif kind == "tool":
+                run = await agent.resume("t", "ok", by="operator:anna")
+            else:
+                run = await agent.resume("t")
+        return run
+
+    async for point, run in crash_points(play):
+        assert (run.status, point) == ("completed", point)
+        assert run.receipt is not None
+        assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "operator:anna"], point
+        assert [row["text"] for row in run.receipt["heard"]] == ["hurry"], point
+
+
+async def test_named_answers_are_replayed(tmp_path: Path) -> None:
+    """X29: a recording has who answered, and is replayed without a difference."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"), options=AgentOptions(record=True))
+    run = await till.asks()
+    run = await till.agent.resume(run, "hurry", by="mira")
+    run = await till.agent.resume(run, "ok", by="operator:anna")
+    recording = await Recording.of(till.agent, "t")
+    replayed = await recording.replay()
+    assert run.receipt is not None
+    assert replayed.receipt is not None
+    assert [row.get("name") for row in replayed.receipt["approvals"]] == ["mira", "operator:anna"]
