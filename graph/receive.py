@@ -1,5 +1,6 @@
 """The receive node reads the goal from the conversation and clears the state of the last request."""
 
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +8,10 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
@@ -31,6 +35,7 @@ from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.plan.rules import broken_rules
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
 from donewhen.state.settings import Settings
 from donewhen.state.values import FENCE_BYTES, clean_text, storable, store_label
@@ -46,11 +51,17 @@ NOT_TAKEN = "donewhen_not_taken"
 """The key of `configurable` with the names of settings that a client of a server asked for and did not get."""
 
 
+_log = logging.getLogger("donewhen")
+_warned = set[str]()
+"""The warnings of `_warn_of_short_store` that this process has logged."""
+
+
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start a new request with a fresh plan and fresh budgets; the conversation is kept.
 
     Raises ConfigError inside an outer graph that gave it no message: nobody would see an answer.
     """
+    _warn_of_short_store(runtime, config, deps)
     settings, given = runtime.context, with_request_last(state)
     if not given and Place.of(config, depth=1).nodes:
         raise ConfigError(
@@ -96,6 +107,24 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole_goal_plan(goal, settings, deps)}
     return update
+
+
+def _warn_of_short_store(runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> None:
+    """Warn, once for each kind, that writes may be made twice: the store ends with the process, the saver does not."""
+    saver, store = config["configurable"].get(CHECKPOINTER_KEY), runtime.store
+    is_durable = isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, InMemorySaver)
+    toolbox = deps.executors.toolbox
+    writes = bool(deps.executors.active) or any(toolbox.effect(name) != "read" for name in toolbox)
+    if not (is_durable and writes and isinstance(store, InMemoryStore | None)):
+        return
+    warning = (
+        f"After a crash, writes may be made twice: the checkpointer {type(saver).__name__} outlives this process, and "
+        f"what says which writes were made does not (store: {type(store).__name__ if store else 'none'}). Compile the "
+        "graph with a store in the same database, such as AsyncPostgresStore"
+    )
+    if warning not in _warned:
+        _warned.add(warning)
+        _log.warning(warning)
 
 
 def end_at_once(state: RunState, settings: Settings, request: Sequence[AnyMessage], code: str, reason: str) -> Json:

@@ -227,8 +227,8 @@ async def test_a_run_is_cancelled_in_donewhens_way(world: World, when: str, by: 
     assert world.bank.lines == ["account-1 0"] * (when == "works")
 
 
-async def test_a_working_run_is_told_something_and_a_waiting_one_refuses(world: World) -> None:
-    """X07: what is said reaches the run's receipt; whoever says it too early or too late hears that."""
+async def test_a_run_is_told_something_while_it_works_and_while_it_waits(world: World) -> None:
+    """X07: what is said reaches the run's receipt; whoever says it too late hears that."""
     world.worker()
     with world.bank.held("account-1 0"):
         handle = await world.runs.start("charge account-1, 2 times")
@@ -238,9 +238,14 @@ async def test_a_working_run_is_told_something_and_a_waiting_one_refuses(world: 
     async with world.bank.agent() as agent:
         assert "Mind the fees" in str(await agent.receipt(handle.thread_id))
     waits = await world.runs.start("charge account-2, 1 times", settings=ASKS)
-    await until(waits.pending)
+    (asked,) = await until(waits.pending)
+    await waits.tell("Mind these fees")
+    await waits.answer("approve", question=asked["id"])
+    await waits.outcome()
+    async with world.bank.agent() as agent:
+        assert "Mind these fees" in str(await agent.receipt(waits.thread_id))
     with pytest.raises(ResumeError, match="nothing works on"):
-        await waits.tell("Mind the fees")
+        await waits.tell("Too late")
 
 
 async def test_a_schedule_of_temporal_begins_runs(world: World) -> None:

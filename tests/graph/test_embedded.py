@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command
 
 from donewhen import Settings, build_graph
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 
@@ -160,3 +163,31 @@ async def test_a_model_by_role_or_by_a_name_of_the_settings_is_asked_in_place_of
     out = await graph.ainvoke({"messages": "do it"}, config("t"))
     assert {"execute"} <= {request.role for request in worker.requests}, out
     assert {"triage"} == {request.role for request in planner.requests}
+
+
+def test_a_store_that_ends_before_its_checkpointer_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R02: two requests, one warning; none where both last, both end, or nothing writes."""
+
+    def look() -> str:
+        """Look."""
+        return "green"
+
+    def warnings(*stores: Any, saver: Any, effect: Any = "write") -> list[str]:
+        caplog.clear()
+        for number, store in enumerate(stores):
+            built = build_graph(ScriptedModel([answer("Hello.")]), [look], effects={"look": effect})
+            built.compile(checkpointer=saver, store=store).invoke({"messages": "Hi"}, config(f"t{number}"))
+        return [row.getMessage() for row in caplog.records if row.levelname == "WARNING"]
+
+    with SqliteSaver.from_conn_string(str(tmp_path / "runs.db")) as saver:
+        with SqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
+            store.setup()
+            assert warnings(store, saver=saver) == []
+        assert warnings(None, InMemoryStore(), saver=saver, effect="read") == []
+        (said,) = warnings(InMemoryStore(), InMemoryStore(), saver=saver)
+        assert "SqliteSaver outlives this process" in said
+        assert "InMemoryStore" in said
+    assert warnings(None, InMemoryStore(), saver=InMemorySaver()) == []
+    assert warnings(None, saver=None) == []

@@ -142,6 +142,40 @@ async def test_words_to_a_thread_at_which_nothing_works_yet_say_what_it_does() -
     assert (await agent.cancel("q")).status == "cancelled"
 
 
+async def test_words_to_a_run_that_does_not_work_yet_are_followed_when_it_does() -> None:
+    """D04: to one that is queued, that waits, and that was interrupted; of two messages none is lost, none counts
+    twice, none answers the question, and none reaches the next request."""
+
+    async def work(part: str) -> str:
+        """Work."""
+        if part == "a":
+            agent.drain()
+        return f"did {part}"
+
+    roles: Any = {"triage": [submit_plan(PLAN), answer("done")], "execute": WORK, "deliver": lambda *_: "Done."}
+    scripted = ScriptedModel(roles=roles)
+    settings = Settings(when_busy="next_round")
+    agent = Agent(scripted, [work], storage="memory:", settings=settings, effects={"work": "read"})
+    await agent.submit("Work", thread_id="t")
+    await agent.tell("t", "In euros.")
+    await agent.tell("t", "And in francs.")
+    run = await agent.run_submitted("t")
+    assert "In euros." in scripted.requests[0].text
+    await agent.tell("t", "Yes, but briefly.")
+    assert (await agent.get("t")).pending == run.pending
+    assert (await agent.resume(run, "yes")).status == "running"
+    assert "Yes, but briefly." in requests(scripted, "s1")[0].text
+    await agent.tell("t", "With a table.")
+    run = await agent.resume("t")
+    assert "With a table." in requests(scripted, "s1")[1].text
+    assert run.receipt is not None
+    heard = ["In euros.", "And in francs.", "Yes, but briefly.", "With a table."]
+    assert ([row["text"] for row in run.receipt["heard"]], run.problem) == (heard, "")
+    more = await agent.start("More", thread_id="t")
+    assert more.receipt is not None
+    assert more.receipt["heard"] == []
+
+
 async def test_however_much_is_said_all_of_it_is_heard() -> None:
     """N24, D04: more messages than a store gives at once reach the next round and the receipt, in their order."""
     lines = [f"Line {n}." for n in range(520)]
