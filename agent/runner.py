@@ -266,6 +266,9 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
         snapshot = await graph.aget_state(make_config(thread_id))
     run = read_run(thread_id, snapshot)
     change: Json = {"goal": run.goal or None}
+    if not snapshot.created_at and not row.get("request"):  # what was given to its graph could not be stored
+        await store.threads.delete(thread_id)
+        return None
     if snapshot.created_at:  # on the clock of a worker that died, which may be another
         last = time_text(datetime.fromisoformat(snapshot.created_at))
         change["updated"] = min(max(row["updated"], last), await store.threads.next_update())
@@ -1019,7 +1022,7 @@ class Runner:
                 undone = await store.threads.find_unsettled(READ_AT_ONCE)
             if set(undone) == before:
                 return
-            await self._settle_all_of(undone, skip=StorageError)
+            await self._settle_all_of(undone, skip=Exception)
             if len(undone) < READ_AT_ONCE:
                 return
             before = set(undone)

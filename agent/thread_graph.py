@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
 
+from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import (
@@ -17,7 +18,7 @@ from langgraph.checkpoint.base import (
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
-from langgraph.types import Command, StateSnapshot, StateUpdate
+from langgraph.types import Command, Overwrite, StateSnapshot, StateUpdate
 
 from donewhen.agent.request import MISSING, Continuation, Request
 from donewhen.agent.run import Run, read_run
@@ -36,9 +37,10 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.work.thread_rows import update_row
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.channels import Json
-from donewhen.state.errors import StorageError
+from donewhen.state.errors import GoalError, StorageError
 from donewhen.state.private_langgraph import READ_KEY
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
+from donewhen.state.statuses import record_of
 from donewhen.state.versions import migrate
 
 
@@ -103,7 +105,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             return await super().abulk_update_state(config, supersteps)
         async with hold(self.storage, self.runner.graph, thread_id) as thread:
             await thread.read()  # ids written from now on sort after the thread's latest state, not after `config`'s
-            migrate((await thread.graph.aget_state(config)).values)
+            known = migrate((await thread.graph.aget_state(config)).values).get("steps") or {}
+            supersteps = [[each._replace(values=_whole(each.values, known)) for each in step] for step in supersteps]
             await update_row(thread.store, thread_id, thread.row)
             written = await thread.graph.abulk_update_state(config, supersteps)
             snapshot = await thread.graph.aget_state(make_config(thread_id), subgraphs=True)
@@ -130,6 +133,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
         Any other input, and any input to an older checkpoint, goes to the graph unchanged.
         """
+        if input is not None and not isinstance(input, Command | Mapping):
+            raise GoalError(f"the graph takes a mapping with `messages`, a Command, or None, not {input!r:.60}")
+        check_input(input.update if isinstance(input, Command) else input)
         runner, snapshot = self.runner, await thread.read()
         new_settings: SettingsLike = options.pop("context", None)
         settings = merge_settings(runner.settings_now(thread.row), new_settings)
@@ -157,6 +163,26 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
         )
         return Act(input, settings, run.goal, change, before=record_input(recorded_input, run))
+
+
+def check_input(values: Any) -> None:
+    """Raise GoalError for messages that are none: once they are stored, nobody can read the thread any more."""
+    messages = values.get("messages") if isinstance(values, Mapping) else None
+    messages = messages.value if isinstance(messages, Overwrite) else messages
+    if messages is not None:
+        try:
+            convert_to_messages(messages if isinstance(messages, list) else [messages])
+        except (ValueError, NotImplementedError, TypeError, KeyError) as error:
+            raise GoalError(f"the messages for the graph are none: {str(error).splitlines()[0]}") from None
+
+
+def _whole(values: Any, known: Mapping[str, Any]) -> Any:
+    """Return an update of the state, checked, in which a step that has no record yet gets a whole one."""
+    check_input(values)
+    steps = values.get("steps") if isinstance(values, Mapping) else None
+    if not isinstance(steps, Mapping):
+        return values
+    return {**values, "steps": {id: {**record_of(known, id), **record} for id, record in steps.items()}}
 
 
 # Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to

@@ -168,6 +168,10 @@ class ThreadTable:
             claims=claims,
         )
 
+    async def delete(self, thread_id: str) -> None:
+        """Delete the row of a thread of which nothing else is stored."""
+        await self.store.put_row("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
+
     async def find(
         self,
         limit: int,

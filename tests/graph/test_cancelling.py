@@ -79,3 +79,16 @@ async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
         else:
             await graph.ainvoke(None, config("t"), context=ALONE)
         assert ((await agent.get("t")).status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("record", [{}, {"result": "seen"}])
+async def test_a_run_whose_records_somebody_began_can_be_cancelled(record: dict[str, Any]) -> None:
+    """R06: records that a client wrote in part are whole, of a step of the plan and of one that there is not."""
+    agent = Agent(working(), [Outbox().tool()], storage="memory:")
+    await agent.start("Mail ann", thread_id="t")
+    await agent.graph.aupdate_state(config("t"), {"steps": {"s1": record, "s9": record}})
+    run = await agent.get("t")
+    assert {run.steps[id]["status"] for id in ("s1", "s9")} == {"pending"}
+    await agent.graph.aupdate_state(config("t"), {"steps": {"s1": {"reason": "later"}}})
+    run = await agent.cancel("t")
+    assert (run.status, run.steps["s1"]["result"]) == ("cancelled", record.get("result", ""))

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result
+from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, GoalError, ToolError, UnknownThread
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
+from tests.kit.runs import config
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
 
@@ -149,6 +151,27 @@ async def test_threads_come_page_by_page(storage: Any) -> None:
             assert len(paged) == (5 if owner else 10)
         with pytest.raises(ConfigError, match="is no cursor of a list"):
             await agent.threads(cursor="{")
+
+
+async def test_an_input_that_no_graph_can_take_leaves_nothing(storage: Any) -> None:
+    """R17: what cannot be read or stored is refused, twice, and the thread is none: lists and other threads go on, and
+    so does a later request on it; the state of a thread is given no such messages either."""
+    none = {"messages": [{"role": "nobody", "content": "hi"}]}
+    wrong: list[Any] = ["hi", none, Command(update={"messages": 5}), {"goal": print}, Command(update={"steps": 5})]
+    model = ScriptedModel(roles={"triage": lambda *_: answer("ok")})
+    async with Agent(model, storage=storage) as agent:
+        await agent.start("go", thread_id="good")
+        for number, each in enumerate([*wrong, *wrong]):
+            with pytest.raises((GoalError, TypeError, AttributeError)):
+                await agent.graph.ainvoke(each, config(thread := f"t{number}"))
+            assert [info.thread_id for info in await agent.threads()] == ["good"]
+            for read in (agent.info, agent.get):
+                with pytest.raises(UnknownThread):
+                    await read(thread)
+        with pytest.raises(GoalError, match="the messages for the graph are none: Unexpected message type: 'nobody'"):
+            await agent.graph.aupdate_state(config("good"), none)
+        for thread in ("good", "t0"):
+            assert (await agent.start("go", thread_id=thread)).status == "answered"
 
 
 async def test_steps_have_times() -> None:
