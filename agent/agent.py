@@ -537,11 +537,13 @@ class Agent:
         owner: str | None = None,
         status: str | Collection[str] = (),
         before: datetime | None = None,
+        prefix: str = "",
         cursor: str | None = None,
     ) -> Page[ThreadInfo]:
         """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`.
 
-        Pass the list's `cursor` to get the next ones; it is None at the end.
+        `prefix`: only those whose ids begin with it, such as the goals of a batch. At most `limit` come at once; pass
+        the list's `cursor` to get the next ones. It is None at the end.
         """
         raw_status: Any = status
         if not isinstance(raw_status, str | Collection):
@@ -549,7 +551,8 @@ class Agent:
         states = [status] if isinstance(status, str) else status
         until = None if before is None else time_text(before)
         await self._runner.settle_all()
-        return await list_threads(self.storage, limit, owner=owner, status=states, before=until, cursor=cursor)
+        filters: Json = {"owner": owner, "status": states, "before": until, "prefix": prefix}
+        return await list_threads(self.storage, limit, **filters, cursor=cursor)
 
     async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page[Json]:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.

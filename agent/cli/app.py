@@ -388,12 +388,13 @@ def threads(
     status: Annotated[
         list[str] | None, typer.Option(help="Only with this status, such as waiting; repeat for more.")
     ] = None,
+    prefix: Annotated[str, typer.Option(help="Only ids that begin so, such as those of a batch.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
     """List the runs, the latest first."""
-    at(storage, json, lambda view: _threads.list_runs(view, owner, status or (), limit))
+    at(storage, json, lambda view: _threads.list_runs(view, owner, status or (), prefix, limit))
 
 
 @app.command()

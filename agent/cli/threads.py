@@ -41,7 +41,7 @@ CUT_OFF = "interrupted"
 STATES = (*get_args(RunStatus), CUT_OFF)
 
 
-def list_runs(view: StorageView, owner: str | None, status: Collection[str], limit: int) -> int:
+def list_runs(view: StorageView, owner: str | None, status: Collection[str], prefix: str, limit: int) -> int:
     """Print one line per run, the latest first, and how many more there are.
 
     Raises ConfigError for a status that no run has.
@@ -51,9 +51,10 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], lim
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
         stored = ["running" if each == CUT_OFF else each for each in status]  # whether it is cut off is not stored
-        infos = await agent.threads(limit, owner=owner, status=stored)
+        infos = await agent.threads(limit, owner=owner, status=stored, prefix=prefix)
         async with agent.storage.reader() as (_, store):
-            left = await store.threads.count(owner=owner, status=stored) - len(infos) if len(infos) == limit else 0
+            filters: Any = {"owner": owner, "status": stored, "prefix": prefix}
+            left = await store.threads.count(**filters) - len(infos) if len(infos) == limit else 0
         free = await agent.storage.find_free([info.thread_id for info in infos if info.status == "running"])
         return infos, free, left
 
@@ -66,7 +67,7 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], lim
         f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal or info.problem, 68)}"
         for id, info in ((info.thread_id, info) for info in infos)
     ]
-    nothing = "No such runs." if owner or status else "No runs yet."
+    nothing = "No such runs." if owner or status or prefix else "No runs yet."
     ended = view.finish({"threads": [asdict(info) for info in infos], "more": more}, lines, nothing)
     if more and not view.json:
         print(f"{more} more: donewhen threads --limit {limit + more}", file=sys.stderr)

@@ -192,9 +192,9 @@ class ThreadTable:
         )
         return [self._read_listed(row) for row in rows]
 
-    async def count(self, *, status: Collection[str] = (), owner: str | None = None) -> int:
+    async def count(self, *, status: Collection[str] = (), owner: str | None = None, prefix: str = "") -> int:
         """Return the number of the matching threads."""
-        where, values = _where(status, owner)
+        where, values = _where(status, owner, prefix=prefix)
         rows = await self.store.read_rows(f"SELECT count(*) FROM donewhen_threads{where}", values)
         return int(rows[0][0])
 

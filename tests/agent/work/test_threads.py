@@ -149,6 +149,11 @@ async def test_threads_come_page_by_page(storage: Any) -> None:
             assert whole.cursor is None
             assert paged == [info.thread_id for info in whole]
             assert len(paged) == (5 if owner else 10)
+        for begin in ("a", "b", "a3", "%", "a_"):
+            ids = {info.thread_id for info in await agent.threads(owner="ann", prefix=begin)}
+            assert ids == {f"a{n}" for n in range(5) if f"a{n}".startswith(begin)}
+        first = await agent.threads(3, prefix="b")
+        assert len({info.thread_id for info in [*first, *await agent.threads(3, prefix="b", cursor=first.cursor)]}) == 5
         with pytest.raises(ConfigError, match="is no cursor of a list"):
             await agent.threads(cursor="{")
 
