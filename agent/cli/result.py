@@ -68,7 +68,8 @@ def resume_command(run: Run, storage: str | None) -> str | None:
         return None
     first = run.pending[0]
     answer = ("--approve",) if load_pause(first).approves else ("--answer", "…")
-    return resume_words(run.thread_id, storage, "--id", first["id"], *answer)
+    by = ("--by", first["answered_by"]) if first.get("answered_by") else ()
+    return resume_words(run.thread_id, storage, "--id", first["id"], *answer, *by)
 
 
 def next_text(terminal: Terminal, key: str, command: str | None) -> str:
@@ -146,8 +147,8 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line("")
         terminal.line(f"{terminal.say('waiting')} {pending['id']}{where}", "bold")
         terminal.show(draw_pause(load_pause(pending), terminal))
-        if pending.get("problem"):
-            terminal.line(pending["problem"], "yellow")
+        if notice := load_pause(pending).notice:
+            terminal.line(notice, "yellow")
     terminal.line("")
     command = resume_command(run, storage)
     terminal.line(next_text(terminal, "answer_with", command), whole=True)

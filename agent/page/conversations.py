@@ -450,6 +450,8 @@ def pause_view(pending: Pause) -> Json:
         more["fields"] = form_fields(pause.form)
     if hint := pause.hint():
         more["hint"] = hint
+    if notice := pause.notice:
+        more["notice"] = notice
     if isinstance(pause, CallPause):
         more |= _arguments(pause.call())
     return {**pending, **more}

@@ -256,12 +256,16 @@ class OpenPause(BaseModel):
 
     def with_problem(self, text: str) -> str:
         """Return a text between what is wrong with the last answer, or who is asked, and the other open questions."""
-        notice = self.problem or self.for_others()
-        parts = [f"> {notice}" if notice else "", text]
+        parts = [f"> {self.notice}" if self.notice else "", text]
         if self.others:
             lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in self.others]
             parts.append(say(self.spoken, "ask", "others") + "\n\n" + "\n".join(lines))
         return "\n\n".join(filter(None, parts))
+
+    @property
+    def notice(self) -> str:
+        """What is wrong with the last answer, or who alone is asked; "" if neither."""
+        return self.problem or self.for_others()
 
     def for_others(self) -> str:
         """Return who alone is asked, for everybody else; "" if anybody may answer."""

@@ -84,10 +84,15 @@ def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> str:
     answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, list[str]()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
         said, by = read_signed(answer)
-        shape = read_shape(said)
-        if not may_answer(by_id[id].answered_by, by or "") and isinstance(shape, AnswerShape):
-            words.append(words_of(shape))
+        if not may_answer(by_id[id].answered_by, by or ""):
+            words.append(_words_in(said))
     return "\n".join(filter(None, words))
+
+
+def _words_in(value: Any) -> str:
+    """Return the words of an answer; "" if it is a button."""
+    shape = read_shape(value)
+    return words_of(shape) if isinstance(shape, AnswerShape) else ""
 
 
 def take_answer(
@@ -176,7 +181,7 @@ def _read_answer(
         return pause.by_policy(settings), "policy"
     given, by = read_signed(value)
     if not may_answer(pause.answered_by, by or ""):
-        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears else ""
+        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and _words_in(given) else ""
         return f"{pause.for_others()}{kept}", "user"
     return pause.read(given), "user"
 

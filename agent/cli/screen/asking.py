@@ -58,8 +58,8 @@ class Person:
         self.terminal.line("")
         self.terminal.show(draw_pause(pause, self.terminal, seen=pause.id in self.seen, fields=False))
         self.seen.add(pause.id)
-        if pause.problem:
-            self.terminal.line(pause.problem, "yellow")
+        if pause.notice:
+            self.terminal.line(pause.notice, "yellow")
         self.terminal.discard_typed()  # typed before it was drawn whole
         while True:
             value = self._ask_once(pause)

@@ -182,3 +182,21 @@ def test_the_command_says_which_calls_ask(shell: Shell) -> None:
         asked = [row["kind"] for row in json.loads(shell("pending", "--json").stdout)["pending"]]
         assert asked == (["tool"] if waits else []), approvals
     assert shell.run("--approvals", "sometimes").exit_code == Exit.USAGE
+
+
+def test_who_answers_is_said_and_only_who_is_asked_approves(shell: Shell) -> None:
+    """H13, R05: the command says who is waited for and how they answer; nobody else approves, and words are kept."""
+    asked = ("--set", 'answered_by={"plan": "operator"}', "--set", "when_busy=next_round")
+    begun = shell("run", GOAL, "--dir", str(shell.work), "--thread", "t", *asked)
+    assert "waits for an answer from: operator" in begun.stdout + begun.stderr
+    assert "--approve --by operator" in begun.stdout + begun.stderr
+    for by in ([], ["--by", "mira"]):
+        refused = shell("resume", "t", "--approve", *by)
+        assert refused.exit_code == Exit.WAITING
+        assert "Your message is kept" not in refused.stdout + refused.stderr
+    assert shell("tell", "t", "hurry").exit_code == Exit.COMPLETED
+    assert shell("resume", "t", "--by", "operator").exit_code == Exit.USAGE
+    assert shell("resume", "t", "--approve", "--by", "operator:anna").exit_code == Exit.COMPLETED
+    receipt = json.loads(shell("show", "t", "--json").stdout)["receipt"]
+    assert receipt["approvals"][0]["name"] == "operator:anna"
+    assert [row["text"] for row in receipt["heard"]] == ["hurry"]
