@@ -53,7 +53,7 @@ export class View {
       case "speech_restarted": this.restart(event); break;
       case "charged": this.charge(event.spent ?? {}); break;
       case "spent": for (const row of event.meter ?? []) this.meter.set(row.key, row); this.drawMeter(); break;
-      case "waiting": this.rest(event.run); this.ask(event.pending ?? [], event.problem || event.pending?.[0]?.notice); break;
+      case "waiting": this.rest(event.run); this.ask(event.pending ?? [], event.problem); break;
       case "outcome": this.ended = true; this.rest(event.run); this.end(event); break;
       case "undone": this.drop("receipt"); this.end({ status: event.run.status, run: event.run }); break;
       case "error": this.working = false; this.problem(event.text); break;
@@ -227,7 +227,7 @@ export class View {
     if (!pending.length) return;
     if (pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
     const cards = pending.map((each, at) => {
-      const why = (at === 0 && problem) || each.problem;
+      const why = (at === 0 && problem) || each.notice;
       const step = each.step && this.steps.get(each.step);
       const form = formOf(each, {
         several: pending.length > 1,
@@ -327,7 +327,7 @@ export class View {
     if (run.plan?.steps?.length) this.showPlan(run.plan, run.steps);
     for (const entry of journal) this.call(entry);
     for (const { question, text } of said) this.exchange(question, text);
-    if (run.status === "waiting") this.ask(run.pending, run.problem || run.pending[0]?.notice);
+    if (run.status === "waiting") this.ask(run.pending, run.problem);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });
   }
