@@ -300,22 +300,22 @@ async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
 
 
 async def test_a_thread_at_work_is_told_things_and_not_deleted() -> None:
-    """N76: what is said at work is told to all pages; at rest there is nobody to hear it."""
+    """N76, D04: what is said at work, or at an open question, is told to all pages and read when the work goes on."""
     gate = Gate()
     waiting, model = gate.agent()
     async with served(waiting) as page:
         thread = await page.start("wait")
         (asked,) = (await page.told(thread))[-1]["pending"]
-        idle = await page.client.post(f"/api/threads/{thread}/tell", json={"text": "in blue"})
-        assert (idle.status_code, idle.json()["error"]["kind"]) == (409, "ResumeError")
+        await page.send(f"threads/{thread}/tell", text="with a rim")
         await page.answer(thread, asked["id"], "approve")
         await gate.entered.wait()
         busy = await page.client.delete(f"/api/threads/{thread}")
         assert (busy.status_code, busy.json()["error"]["kind"]) == (409, "ThreadBusy")
         await page.send(f"threads/{thread}/tell", text=" in blue ")
         gate.go.set()
-        assert [event["text"] for event in of(await page.told(thread, ends=2), "told")] == ["in blue"]
-        assert "in blue" in str([message.content for message in model.requests[-1].messages])
+        assert [event["text"] for event in of(await page.told(thread, ends=2), "told")] == ["with a rim", "in blue"]
+        shown = str([message.content for message in model.requests[-1].messages])
+        assert all(text in shown for text in ("in blue", "with a rim"))
 
 
 @pytest.mark.parametrize("goal", DEMO_GOALS)
