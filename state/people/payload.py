@@ -9,6 +9,7 @@ from typing import Any
 from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
 from donewhen.state.reading.decisions import PROGRAM
+from donewhen.state.secrets import conceal_json
 
 _UNSEEN = pattern(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -132,7 +133,8 @@ def sources_text(rows: Sequence[Mapping[str, Any]], language: str) -> str:
 def _source_text(row: Mapping[str, Any], language: str) -> str:
     source = row["source"]
     if source is None:
-        return say(language, "source", "none", value=escape_unseen(row["value"])[:80])
+        name = row["argument"].rpartition(".")[2]
+        return say(language, "source", "none", value=escape_unseen(conceal_json({name: row["value"]})[name])[:80])
     key = "step" if source["kind"] == "plan" and source["at"] else source["kind"]
     return say(language, "source", key, at=source["at"], field=escape_unseen(source["field"])[:80]).strip()
 
