@@ -39,7 +39,7 @@ from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, rec
 from donewhen.graph.step.talk import Talk
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.effects import Place, unknown_writes
+from donewhen.graph.tools.effects import Place, unobserved_writes
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, merge_records
@@ -226,7 +226,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     await interjections.read()
     values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
     values["journal"] = [*(state.get("journal") or ()), *interjections.heard_entries()]
-    values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
+    values["unobserved"] = await _find_unobserved_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     context = CallContext(_caller(values, runtime), runtime, config, deps, deps.all_tools(settings), observed=observed)
@@ -501,8 +501,8 @@ def _end_open_steps(records: Json, ending: Ending) -> Json:
     }
 
 
-async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
-    """Return writes that started and whose outcome is unknown, if a step was interrupted."""
+async def _find_unobserved_writes(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
+    """Return writes that took effect, or may have, and that no step has observed, if one was interrupted."""
     cut_off = [
         record
         for record in (state.get("steps") or {}).values()
@@ -510,9 +510,13 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
     ]
     if runtime.store is None or not cut_off:
         return []
-    journal = [entry for entry in state.get("journal") or () if is_tool_call(entry) and not entry["ok"]]
-    failed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
-    return await unknown_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), failed)
+    journal = [entry for entry in state.get("journal") or () if is_tool_call(entry)]
+    observed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
+    wrote = {
+        *(state.get("settled_writes") or ()),
+        *(key for each in (state.get("steps") or {}).values() for key in each["wrote"]),
+    }
+    return await unobserved_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), observed, wrote)
 
 
 def _caller(values: Json, runtime: Runtime[Settings]) -> Caller:

@@ -605,12 +605,9 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
         entry |= {"scope": log.place.scope, "around": [*log.place.checkpoints]}
     if effect.handoff:
         entry["about"] = (effect.tool.tool.metadata or {}).get("about") or {}
-    if effect.handoff or state != "done":
-        entry["call"] = effect.words
-    if state != "done":  # to name the call in questions and receipts
-        arguments = {name: _shorten_value(value) for name, value in effect.call["args"].items()}
-        entry |= {"turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
-    return entry
+    # To name the call in questions and receipts, also if its process dies before it is observed.
+    arguments = {name: _shorten_value(value) for name, value in effect.call["args"].items()}
+    return entry | {"call": effect.words, "turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
 
 
 def _shorten_value(value: Any) -> Any:
@@ -618,22 +615,31 @@ def _shorten_value(value: Any) -> Any:
     return value if len(text) <= NAMED_CHARS else f"{text[:NAMED_CHARS]} … ({len(text):,} characters)"
 
 
-async def unknown_writes(
-    store: BaseStore, thread_id: str, scope: str, turn: int, observed: Collection[tuple[str, str]]
+async def unobserved_writes(
+    store: BaseStore,
+    thread_id: str,
+    scope: str,
+    turn: int,
+    observed: Collection[tuple[str, str]],
+    wrote: Collection[str],
 ) -> list[Json]:
-    """Return `{step, tool, arguments, kind, delegated}` of a request's calls that began and whose outcome is unknown.
+    """Return `{step, tool, arguments, kind, delegated, ok}` of a request's calls of steps that were cut off.
 
-    `observed` are pairs of step and `call_key` whose unknown outcome is in the journal already; they are left out.
-    Long arguments are cut and marked.
+    They are in no journal. They took effect, or may have: then `ok` is False.
+    `observed` are the pairs of step and `call_key` that are in the journal, `wrote` the short keys of the writes that
+    steps account for. Long arguments are cut and marked.
     """
     rows: list[Json] = []
-    for state in ("intent", "unsure"):
-        for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter={"state": state}):
-            entry = item.value
-            is_observed = state == "unsure" and (entry["step"], entry.get("call")) in observed
-            if entry.get("turn") == turn and entry.get("scope", "") == scope and not is_observed:
+    for state in ("intent", "unsure", "done"):
+        filter = {"state": state, "turn": turn}
+        for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter=filter):
+            entry, done = item.value, state == "done"
+            is_listed = state != "intent" and (entry["step"], entry["call"]) in observed
+            is_observed = short_key(item.key) in wrote if done and entry["kind"] == "write" else is_listed
+            has_failed = done and not entry["result"]["ok"]
+            if entry.get("scope", "") == scope and not is_observed and not has_failed:
                 row = {key: entry[key] for key in ("step", "tool", "arguments", "kind")}
-                rows.append({**row, "delegated": "about" in entry})
+                rows.append({**row, "delegated": "about" in entry, "ok": done})
     return rows
 
 

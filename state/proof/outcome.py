@@ -158,6 +158,8 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
         if row["status"] != "done":
             status = "not_started" if row["status"] in UNFINISHED else row["status"]
             lines.append(f"- {speak('not_done')} ({speak(status)}): {row['content']}{_because(row['reason'])}")
+            done = [_named_call(each) for each in receipt.get("effects", ()) if each["ok"] and _is_of(each, row["id"])]
+            lines += [f"  - {speak('done_in_it', calls=', '.join(done))}"] if done else []
     for row in receipt.get("replaced", ()):
         if row["instead"] and all(ended.get(id) == "done" for id in row["instead"]):
             continue
@@ -165,6 +167,10 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
         how = speak("replaced" if row["instead"] else "dropped", status=status, steps=", ".join(row["instead"]))
         lines.append(f"- {speak('not_done')} ({how}): {row['content']} — {row['reason']}")
     return lines
+
+
+def _is_of(effect: Mapping[str, Any], step: str) -> bool:
+    return bool(effect["id"].partition(".")[0] == step)
 
 
 def _named_call(row: Mapping[str, Any]) -> str:

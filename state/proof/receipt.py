@@ -407,7 +407,7 @@ def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
         elif row.get("unknown") and (settlement := settled.get(row["id"])):
             del row["unknown"]
             row["ok"], row["settled"] = settlement["happened"], settlement["by"]
-    return [*rows, *_effect_rows([*map(_as_unknown, values.get("unknown") or ())])]
+    return [*rows, *_effect_rows([*map(_as_entry, values.get("unobserved") or ())])]
 
 
 def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
@@ -439,9 +439,9 @@ def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
     return rows[::-1]
 
 
-def _as_unknown(call: Mapping[str, Any]) -> Json:
-    """Return a call that was interrupted and never observed in the form of an observation."""
-    return {**call, "id": call["step"], "ok": False, "effect": call["kind"], "unknown": True}
+def _as_entry(call: Mapping[str, Any]) -> Json:
+    """Return a call that no step has observed in the form of an observation."""
+    return {**call, "id": call["step"], "effect": call["kind"], "unknown": not call["ok"]}
 
 
 def replaced_rows(plan: Mapping[str, Any], records: Mapping[str, StepRecord]) -> list[ReplacedRow]:

@@ -62,6 +62,44 @@ async def test_whenever_it_is_cancelled_it_goes_on() -> None:
     assert moments > 7
 
 
+async def test_what_was_sent_is_in_the_receipt_whenever_it_is_cancelled() -> None:
+    """C06, O04: who cancels a run that was cut off reads each call that took effect, once, and its open step.
+    Two steps send at the same time."""
+    steps = [step("s1", depends_on=[], tools=["send"]), step("s2", depends_on=[], tools=["send"])]
+    seen = set[tuple[int, int]]()
+    for turns in range(1, 10_000, 13):
+        outbox = Outbox()
+        roles = {"s1": [call("send", to="ann", text="hi")], "s2": [call("send", to="bob", text="hi")]}
+        ends = {id: [*calls, finish_step("sent", evidence=f"{id}.1")] for id, calls in roles.items()}
+        model = ScriptedModel(
+            roles={"triage": [submit_plan(steps)], "execute": ends, "deliver": ["Sent."]}, strict=False
+        )
+        agent = Agent(model, [outbox.tool()], storage="memory:", settings=ALONE)
+        task = asyncio.create_task(agent.start("Mail ann and bob", thread_id="t"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        try:
+            run = await agent.cancel("t")
+        except UnknownThread:
+            continue
+        assert run.outcome is not None
+        effects = run.outcome["receipt"]["effects"]
+        assert sorted(row["arguments"]["to"] for row in effects if row["ok"]) == sorted(
+            each["to"] for each in outbox.sent
+        )
+        assert run.outcome["changed"] == bool(effects)
+        for row in effects:
+            record = run.steps[row["id"].partition(".")[0]]
+            assert record["status"] == "done" or row["arguments"]["to"] in run.answer
+        seen.add((len(outbox.sent), sum(record["status"] == "done" for record in run.steps.values())))
+    assert (2, 0) in seen, seen
+
+
 async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
     """R02: an update that was stored without the route after it, as a Ctrl-C can leave it, is not the end."""
     for verb in ("resume", "ainvoke"):
