@@ -5,6 +5,8 @@ see the same thread, and may answer its questions. Tasks are kept in the agent's
 """
 
 import asyncio
+import copy
+import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -273,7 +275,8 @@ def _read_push(row: Mapping[str, Any]) -> TaskPushNotificationConfig:
 
 
 def with_run(task: Task, run: Run) -> Task:
-    """Return the task in the state of its run, with its question or its outcome."""
+    """Return a copy of the task in the state of its run, with its question or its outcome."""
+    task = copy.deepcopy(task)  # the endpoint's own moves its message into the history when the next one comes
     if run.status in STATES:
         parts = [new_text_part(run.answer)]
         if run.pending:
@@ -299,10 +302,10 @@ def _set_status(task: Task, state: Any, parts: list[Part]) -> None:
     task.status.Clear()
     task.status.state = state
     task.status.timestamp.GetCurrentTime()
-    message = Message(
-        role=Role.ROLE_AGENT, message_id=f"{task.id}.{state}", task_id=task.id, context_id=task.context_id
-    )
+    message = Message(role=Role.ROLE_AGENT, task_id=task.id, context_id=task.context_id)
     message.parts.extend(parts)
+    digest = hashlib.sha256(message.SerializeToString(deterministic=True)).hexdigest()[:16]
+    message.message_id = f"{task.id}.{state}.{digest}"  # two questions have two ids, one that is read twice has one
     task.status.message.CopyFrom(message)
 
 

@@ -1,6 +1,6 @@
 """An agent behind our A2A endpoint, in a process of its own, for tests.
 
-“hello” is answered, “paint” asks for a colour, “shirt” calls a tool that asks with a form, “work” calls a tool that
+“hello” is answered, “paint” asks for a colour (and then, with “shade”, for one), “shirt” calls a tool that asks with a form, “work” calls a tool that
 takes until the file `go` is there, “refuse” is declined. FOLDER has the database, `begun`, a line for every call of
 that tool, and `ordered`, the last form. Users are the bearer tokens.
 """
@@ -38,6 +38,8 @@ def decide(messages: list[Any], tools: list[Any]) -> Any:
     goal = messages[1].text.partition("</goal>")[0]
     if messages[0].text.startswith("You are the triage"):
         if "paint" in goal:
+            if "shade" in goal and "green" in text and "dark" not in text:
+                return ask_user("Which shade?", ["dark", "light"])
             return answer("It is green now.") if "green" in text else ask_user("Which colour?", ["red", "green"])
         if "work" in goal:
             return submit_plan([{"content": "work", "done_when": ["it is worked"], "tools": ["work"]}])

@@ -274,6 +274,19 @@ async def test_an_answer_that_comes_twice_is_taken_once(endpoint: Endpoint) -> N
         assert (await client.get_task(GetTaskRequest(id=waiting.id))).status.state == DONE
 
 
+async def test_each_question_of_a_task_is_a_message_of_its_own(endpoint: Endpoint) -> None:
+    """Two questions of one task have two message ids, and each is in the history once."""
+    async with client_of(endpoint, streaming=False) as client:
+        first = await sent(client, request_of("paint it in a shade"))
+        second = await sent(client, request_of("green", first))
+        done = await sent(client, request_of("dark", second))
+        assert (first.status.state, second.status.state, done.status.state) == (WAITS, WAITS, DONE)
+        history = (await client.get_task(GetTaskRequest(id=first.id))).history
+    ids = [message.message_id for message in history if message.role == Role.ROLE_AGENT]
+    assert ids == [first.status.message.message_id, second.status.message.message_id]
+    assert len(set(ids)) == 2
+
+
 async def test_a_question_that_another_client_answered_waits_no_more(endpoint: Endpoint) -> None:
     """N40, C11: the task ends as its run does; one that still waits keeps what was said of a wrong answer."""
     async with client_of(endpoint, streaming=False) as client:
