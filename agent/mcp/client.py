@@ -44,7 +44,8 @@ READ_SECONDS = 300.0
 YES = "yes"
 """The option by which a person accepts a question that has no form."""
 ENDED = "it ended without an answer"
-REFUSED = "; it demands a login: give a token in headers, or auth"
+REFUSED = "; it demands a login ({}): give a token in headers, or auth"
+REJECTED = "; it rejects the login that it was given ({}): check the token in headers, or auth"
 SLOW_SECONDS = 2.0
 """Seconds after which people are told that a server is still starting."""
 MOST_PAGES = 100
@@ -228,7 +229,9 @@ class _Server:
         """By tool, the arguments that no model fills."""
         self._starting = asyncio.Lock()
         self._seconds = 0.0
-        self._lost = self._stopped = self._refused = False
+        self._lost = self._stopped = False
+        self._refused: int | None = None
+        """The HTTP status by which the server refused the credentials."""
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -313,7 +316,8 @@ class _Server:
                         tasks.cancel_scope.cancel()
             except BaseException as error:  # kept, so that this task's end does not end the run
                 why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
-                why += REFUSED if self._refused else ""
+                given = any(self._connection.get(name) for name in ("headers", "auth"))
+                why += (REJECTED if given else REFUSED).format(self._refused) if self._refused else ""
                 self._problem, self._fault = redact(why + errors.describe_output()), error
             finally:
                 self._client = None
@@ -342,7 +346,7 @@ class _Server:
 
     async def on_response(self, response: "httpx2.Response") -> None:
         """Note whether the server refuses the credentials, and which call the response is for."""
-        self._refused = response.status_code in (401, 403)
+        self._refused = response.status_code if response.status_code in (401, 403) else None
         if exchange := current.get():
             exchange.reply = response
 

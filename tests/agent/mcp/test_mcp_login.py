@@ -127,6 +127,19 @@ async def test_a_login_that_fails_is_named_without_its_secret(auth: dict[str, st
     assert "4Hk8nB" not in str(caught.value)
 
 
+async def test_a_token_that_the_server_rejects_is_not_asked_for_again() -> None:
+    """A wrong token is called rejected, with the HTTP status; a missing one is asked for."""
+    async with guarded() as (url, _, _):
+        for headers, said in (
+            ({"Authorization": "Bearer wrong-4Hk8nB"}, "rejects the login that it was given"),
+            ({}, "demands a login"),
+        ):
+            with pytest.raises(ConfigError, match=rf"'far' did not start: .*{said} \(401\)") as caught:
+                async with McpServers({"far": {"url": url, "headers": headers}}, start_seconds=10):
+                    raise AssertionError("it started")
+            assert "4Hk8nB" not in str(caught.value)
+
+
 def test_what_cannot_be_a_login_is_named() -> None:
     """N32: what is missing, and where a token or a person's login goes."""
     with pytest.raises(ConfigError, match="has client_id, client_secret, issuer and perhaps scope; a fixed token"):
