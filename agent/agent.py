@@ -596,7 +596,8 @@ class Agent:
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
         """Delete ended threads that have not changed for this long, with all their data; return their ids.
 
-        Without an `owner`, what was spent on days before that is deleted too.
+        Threads that work, wait or are queued stay: `delete` deletes one that waits. Without an `owner`, what was spent
+        on days before that is deleted too.
         """
         deleted: list[str] = []
         if owner is not None:
