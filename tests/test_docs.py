@@ -12,6 +12,7 @@ from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import packages_distributions, requires
 from io import StringIO
 from pathlib import Path
 from types import CodeType
@@ -317,3 +318,17 @@ def test_every_kind_of_event_is_on_the_page_of_clients() -> None:
     ]
     assert len(kinds) > 20
     assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_imports_only_what_the_package_declares(page: Path) -> None:
+    """A program on a page imports no package that only the developers of DoneWhen have installed."""
+    declared = {re.split(r"[^\w.-]", line)[0].lower() for line in requires("donewhen") or []} | {"donewhen", "pytest"}
+    imported = {
+        name
+        for language, text in blocks(page)
+        if language == "python"
+        for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE)
+    }
+    owners = packages_distributions()
+    assert not [name for name in imported if name in owners and not declared & {o.lower() for o in owners[name]}]
