@@ -266,7 +266,7 @@ class Agent:
 
         Args:
             goal: A text, content blocks, or messages; the last message is the request.
-            options: What the run is given, see `StartOptions`.
+            options: What the run is given, see `donewhen.types.StartOptions`.
 
         Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished, ThreadBusy.
         """
@@ -297,7 +297,7 @@ class Agent:
             by: Who answers, as your program knows them: a name, or `role:name`. The receipt has it. A question for
                 somebody else (`Settings.answered_by`, `Ask`) stays open, and `Run.problem` says who is asked.
             steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
-            options: What the rest of the run is given, see `Options`.
+            options: What the rest of the run is given, see `donewhen.types.Options`.
 
         Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
