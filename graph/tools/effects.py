@@ -634,7 +634,7 @@ async def unobserved_writes(
         filter = {"state": state, "turn": turn}
         for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter=filter):
             entry, done = item.value, state == "done"
-            is_listed = state != "intent" and (entry["step"], entry["call"]) in observed
+            is_listed = state != "intent" and (entry["step"], entry.get("call")) in observed
             is_observed = short_key(item.key) in wrote if done and entry["kind"] == "write" else is_listed
             has_failed = done and not entry["result"]["ok"]
             if entry.get("scope", "") == scope and not is_observed and not has_failed:

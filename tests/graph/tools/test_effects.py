@@ -25,7 +25,7 @@ from donewhen.graph.tools.effects import (
     account_for,
     effect_key,
     perform,
-    unknown_writes,
+    unobserved_writes,
 )
 from donewhen.graph.tools.toolbox import EffectKind, KnownTool
 from donewhen.state.errors import ConfigError, StorageError
@@ -332,5 +332,5 @@ async def test_the_list_of_an_earlier_version_still_counts() -> None:
     doubt = await attempt.write(1)
     assert doubt == UnknownEffect("lost@old", "unsure", "s1")
     assert isinstance(await attempt.write(1, known="not_happened", attempt="lost@old"), CallOutcome)
-    assert await unknown_writes(store, "t", "", 1, ()) == []
+    assert await unobserved_writes(store, "t", "", 1, (), ()) == []
     assert isinstance(await attempt.write(2), CallOutcome)
