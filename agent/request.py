@@ -72,7 +72,7 @@ class Request:
     def check_owner(self, thread_id: str, row: Mapping[str, Any]) -> None:
         """Raise ConfigError if the request names an owner, and its thread has another one."""
         if self.owner and self.owner != (row.get("owner") or self.owner):
-            hint = "leave owner= out to keep its owner, or begin a thread of its own"
+            hint = "take another thread_id and request_id, or leave owner= out if you act for that owner"
             raise ConfigError(f"owner {self.owner!r}: thread {thread_id!r} has another owner; {hint}")
 
     def is_delivered(self, thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
@@ -85,7 +85,8 @@ class Request:
         known = [message for message in (*stored, *(values.get("messages") or ())) if self.id and message.id == self.id]
         if known and (goal := known[-1].text.strip()) != self.goal.strip():
             hint = "another goal needs an id of its own"
-            raise ConfigError(f"request_id {self.id!r} was given before, with the goal {goal[:200]!r}: {hint}")
+            known_goal = f", with the goal {goal[:200]!r}" if self.owner == (row.get("owner") or "") else ""
+            raise ConfigError(f"request_id {self.id!r} was given before{known_goal}: {hint}")
         return bool(known)
 
     @property

@@ -1,27 +1,44 @@
 """Goals, their events and answers over HTTP: runs outlive the request, the client and the process that took them.
 
 Run: uvicorn --factory web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set. Without
-that limit an open stream of events keeps a deployment waiting. Needs a model and `pip install fastapi uvicorn`. Who may
-do what is for you to decide.
+that limit an open stream of events keeps a deployment waiting. Needs a model and `pip install fastapi uvicorn`. With
+users, pass `user_of`: nobody then reads or answers the goals of another user.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import FastAPI, Header, Request, Response
+from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
 
-from donewhen import Agent, ConfigError, DoneWhenError, GoalError, ResumeError, UnknownThread
+from donewhen import Agent, ConfigError, DoneWhenError, GoalError, ResumeError, StorageError, UnknownThread
 
 LATER: Any = {202: {"headers": {"Location": {"description": "The run as it stands.", "schema": {"type": "string"}}}}}
 """What the document of the API says of goals that are taken: where to look."""
 
 
-def create(agent: Agent | None = None) -> FastAPI:
-    """The application, with an agent of your own tools; each process works on what any of them was sent."""
+class Answer(BaseModel):
+    """The answer to the question with this id."""
+
+    id: str
+    answer: Any
+
+
+def nobody(_: Request) -> str:
+    """For an application with one user."""
+    return ""
+
+
+def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobody) -> FastAPI:
+    """The application, with an agent of your own tools; each process works on what any of them was sent.
+
+    `user_of` says who sends a request, by your own log-in; it raises HTTPException(401) for a stranger.
+    """
     agent = agent or Agent(tools=[])
 
     @asynccontextmanager
@@ -33,40 +50,57 @@ def create(agent: Agent | None = None) -> FastAPI:
 
     @app.exception_handler(DoneWhenError)
     async def refused(_: Request, error: DoneWhenError) -> JSONResponse:
-        codes = {UnknownThread: 404, ResumeError: 409, GoalError: 422, ConfigError: 422}
+        codes = {UnknownThread: 404, ResumeError: 409, GoalError: 422, ConfigError: 422, StorageError: 503}
         code = next((codes[kind] for kind in codes if isinstance(error, kind)), 500)
-        return JSONResponse({"error": type(error).__name__, "text": str(error)}, code)
+        text = str(error) if code < 500 else "It cannot be done now; try again later."
+        return JSONResponse({"error": type(error).__name__, "text": text}, code)
+
+    async def own(thread: str, user: Annotated[str, Depends(user_of)]) -> str:
+        """The thread, if it is the user's."""
+        if (await agent.info(thread)).owner != user:
+            raise UnknownThread(f"no thread {thread!r}")
+        return thread
 
     @app.post("/goals", status_code=202, responses=LATER)
-    async def start(body: dict[str, Any], response: Response) -> dict[str, Any]:
+    async def start(body: dict[str, Any], response: Response, user: Annotated[str, Depends(user_of)]) -> dict[str, Any]:
         """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
-        ids = {"request_id": body.get("id"), "thread_id": body.get("thread")}
-        thread = await agent.submit(body.get("goal"), **ids)
+        id = body.get("id")
+        ids = {"request_id": f"{quote(user, safe='')}:{id}" if user and id else id, "thread_id": body.get("thread")}
+        thread = await agent.submit(body.get("goal"), owner=user, **ids)
         response.headers["Location"] = f"/goals/{quote(thread, safe='')}"
         return {"thread": thread}
 
     @app.get("/goals/{thread}")
-    async def state(thread: str) -> dict[str, Any]:
+    async def state(thread: Annotated[str, Depends(own)]) -> dict[str, Any]:
         """The run as it stands; `pending` has what it asks."""
         return (await agent.get(thread)).to_dict()
 
     @app.get("/goals/{thread}/events")
-    async def events(thread: str, last_event_id: str | None = Header(None)) -> StreamingResponse:
+    async def events(
+        thread: Annotated[str, Depends(own)], last_event_id: Annotated[str | None, Header()] = None
+    ) -> Response:
         """Server-sent events up to the next question or the end; a browser that comes back goes on where it was."""
-        await agent.info(thread)
-        return StreamingResponse(told(agent, thread, last_event_id), media_type="text/event-stream")
+        stream = aiter(agent.watch(thread, last_event_id))
+        first = asyncio.ensure_future(anext(stream, None))
+        await asyncio.wait({first}, timeout=1)
+        if first.done() and first.result() is None:
+            return Response(status_code=204)  # at the end, it need not come back
+        return StreamingResponse(told(first, stream), media_type="text/event-stream")
 
     @app.post("/goals/{thread}/answers", status_code=202)
-    async def answer(thread: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def answer(
+        thread: Annotated[str, Depends(own)], body: Answer, user: Annotated[str, Depends(user_of)]
+    ) -> dict[str, Any]:
         """`{id, answer}` with the id of what is asked: it is for that, however late or often it comes."""
-        return {"thread": await agent.submit_answer(thread, {body["id"]: body["answer"]})}
+        return {"thread": await agent.submit_answer(thread, {body.id: body.answer}, by=user)}
 
     return app
 
 
-async def told(agent: Agent, thread: str, cursor: str | None) -> AsyncIterator[str]:
-    """The events after the cursor, as they are sent."""
-    async for event, after in agent.watch(thread, cursor):
+async def told(first: "asyncio.Future[Any]", stream: AsyncIterator[Any]) -> AsyncIterator[str]:
+    """The events, as they are sent."""
+    pair = await first
+    while pair:
+        event, after = pair
         yield f"id: {after}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n"
-        if event["type"] == "waiting":
-            return
+        pair = await anext(stream, None) if event["type"] != "waiting" else None

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import Request
 
 from donewhen import Agent
+from donewhen.testing import call, finish_step, submit_plan
 from examples.web_app import create
-from tests.kit.runs import Outbox, sending
+from tests.kit.runs import Outbox, scripted, sending, step
 
 Json = dict[str, Any]
 
@@ -48,10 +50,56 @@ async def test_a_run_over_http(tmp_path: Path) -> None:
         later = await events(client, "t", last)
         assert later[-1][1]["type"] == "outcome"
         assert not {(event["type"], event["seq"]) for _, event in told} & {(e["type"], e["seq"]) for _, e in later}
-        assert await events(client, "t", later[-1][0]) == []
+        again = await client.get("/goals/t/events", headers={"last-event-id": later[-1][0]})
+        assert again.status_code == 204, "a browser comes back after anything else"
+        assert (await client.get("/goals/t/events", headers={"last-event-id": "junk"})).status_code == 422
+        assert (await client.post("/goals/t/answers", json={})).status_code == 422
         assert (await client.post("/goals", json=goal)).status_code == 202  # a retry, long after
         assert (await client.post("/goals", json={**goal, "goal": "do more"})).status_code == 422
         assert (await client.get("/goals/t")).json()["status"] == "completed"
         assert (await client.get("/goals/nobody")).status_code == 404
         assert (await client.post("/goals", json={"goal": " "})).status_code == 422
+    assert len(outbox.sent) == 1
+
+
+async def test_two_users_with_the_same_id(tmp_path: Path) -> None:
+    """R04, S01: each has a run of their own, and neither reads, watches, continues nor answers the other's."""
+    outbox = Outbox()
+    plan = submit_plan([step("s1", tools=["send"])], title='Send "hello" to "ann"')
+    work = [call("send", to="ann", text="hello"), finish_step("sent", evidence="s1.1")]
+    agent = Agent(scripted([plan, plan], {"s1": work}), [outbox.tool()], storage=tmp_path / "runs.db")
+
+    def user_of(request: Request) -> str:
+        return request.headers["x-user"]
+
+    app = create(agent, user_of)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        threads = {}
+        for user in ("ann", "bob"):
+            client.headers["x-user"] = user
+            started = await client.post("/goals", json={"goal": f"do it for {user}", "id": "g1"})
+            assert started.status_code == 202
+            threads[user] = started.json()["thread"]
+            waiting = (await events(client, threads[user]))[-1][1]
+        body = {"id": waiting["pending"][0]["id"], "answer": "yes"}
+        client.headers["x-user"] = "ann"
+        other = threads["bob"]
+        refused = [
+            await client.get(f"/goals/{other}"),
+            await client.get(f"/goals/{other}/events"),
+            await client.post(f"/goals/{other}/answers", json=body),
+            await client.post("/goals", json={"goal": "do more", "thread": other}),
+        ]
+        assert [each.status_code for each in refused] == [404, 404, 404, 422]
+        assert not any("for bob" in each.text for each in refused)
+        client.headers["x-user"] = "bob"
+        assert (await client.post(f"/goals/{other}/answers", json=body)).status_code == 202
+        assert (await events(client, other))[-1][1]["type"] == "outcome"
+        receipt = (await agent.get(other)).receipt
+        assert receipt is not None
+        assert [row.get("name") for row in receipt["approvals"]] == ["bob"]
     assert len(outbox.sent) == 1

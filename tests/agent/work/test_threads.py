@@ -61,8 +61,11 @@ async def test_a_thread_keeps_its_owner(storage: Any) -> None:
         await agent.start("first", thread_id="t", owner="ann", request_id="r")
         for verb in (agent.start, agent.submit):
             for more in ({}, {"restart": True}, {"request_id": "r"}):
-                with pytest.raises(ConfigError, match="owner 'bob': thread 't' has another owner; leave owner= out"):
+                with pytest.raises(ConfigError, match="owner 'bob': thread 't' has another owner; take another"):
                     await verb("mine now", thread_id="t", owner="bob", **more)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="'r' was given before: ") as refused:
+            await agent.submit("something else", thread_id="t", request_id="r")
+        assert "first" not in str(refused.value), "only its owner reads the goal"
         await agent.start("second", thread_id="t")
         await agent.submit("third", thread_id="t", owner="ann")
         assert [(each.owner, each.goal) for each in await agent.threads()] == [("ann", "third")]
