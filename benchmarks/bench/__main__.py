@@ -96,12 +96,17 @@ def _help() -> dict[str, float]:
 
 
 def runs(chosen: Sequence[str]) -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
-    """All peers take turns, so that what else the machine does falls on all of them alike."""
+    """All peers take turns, so that what else the machine does falls on all of them alike.
+
+    Those of the ratio follow each other, because the speed of a machine changes within a minute; every other turn
+    goes backwards.
+    """
     for scenario, n in [each for each in SCENARIOS if not chosen or each[0] in chosen]:
-        started, having = time.monotonic(), [*ONLY.get(scenario, PEERS)]
+        started = time.monotonic()
+        having = sorted(ONLY.get(scenario, PEERS), key=lambda peer: peer not in ("donewhen", "create_agent"))
         for _ in range(1 if scenario in ONCE else TIMES):
             found = {peer: measure(peer, scenario, n) for peer in having}
-            having = [peer for peer in having if found[peer]]
+            having = [peer for peer in having if found[peer]][::-1]
             yield from (((peer, scenario, n), found[peer]) for peer in having)
         print(f"{scenario} {n} took {time.monotonic() - started:.0f} s", flush=True)
 
