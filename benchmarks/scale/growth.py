@@ -92,10 +92,10 @@ async def look_seconds(url: str, times: int = 20) -> float:
     storage = open_storage(url)
     worker = Worker(storage, QUEUE, never, poll=0.0)
     async with storage.listen() as (store, _):
-        await worker._look(store)
+        await worker._take_work(store)
         begun = perf_counter()
         for _ in range(times):
-            await worker._look(store)
+            await worker._take_work(store)
         return (perf_counter() - begun) / times
 
 

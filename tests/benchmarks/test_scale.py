@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.scale.__main__ import attack
 from benchmarks.scale.cases import killed, restarted, restarting
-from benchmarks.scale.growth import database, multiply
+from benchmarks.scale.growth import begun_seconds, database, look_seconds, multiply
 from benchmarks.scale.world import agent_on, goal
 
 pytestmark = pytest.mark.timeout(180)
@@ -34,3 +34,10 @@ async def test_a_thread_is_read_alone(tmp_path: Path) -> None:
             multiply(execute, columns, "seed", range(1, 300))
         assert len(await agent.threads(1000)) == 300
         assert (await agent.get("seed-299")).status == "completed"
+
+
+async def test_an_idle_worker_only_looks(tmp_path: Path) -> None:
+    """R09: a poll of a worker without work begins nothing; what is submitted to another agent's worker begins."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    assert await look_seconds(url, 2) > 0
+    assert await begun_seconds(url, 2) > 0
