@@ -143,12 +143,15 @@ class Pause(TypedDict, total=False):
 Mode = Literal["answer", "step", "plan"]
 
 
+ModeChooser = Literal["triage", "plan", "settings", "executor", "promotion"]
+"""Who decides about the mode; `plan` is the draft, and an executor takes the whole goal."""
+
+
 class ModeRow(TypedDict):
     """A decision about the mode; the last one counts."""
 
     mode: Mode
-    by: str
-    """triage, plan (the draft), settings, executor (which takes the whole goal) or promotion."""
+    by: ModeChooser
     reason: str
 
 

@@ -54,6 +54,7 @@ from donewhen.state.records import (
     Ending,
     JournalEntry,
     Mode,
+    ModeChooser,
     PlanChange,
     PlanningRecord,
     PlanningWork,
@@ -324,7 +325,7 @@ def _record_mode(round: PlanningRound, mode: Mode, reason: str) -> Planning:
     """Stream and record the request's mode if it changed."""
     if mode_of(round.run) == mode:
         return {}
-    by = "triage" if round.planning["phase"] == "triage" else "plan"
+    by: ModeChooser = "triage" if round.planning["phase"] == "triage" else "plan"
     by = "promotion" if has_step_at_work(round.planning) else by
     row = mode_row(mode, by if round.settings.wanted_mode == "auto" else "settings", reason)
     emit(round.runtime, "mode", **row)

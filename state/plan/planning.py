@@ -9,7 +9,7 @@ from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work, no_change
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import user_statements
-from donewhen.state.records import Mode, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
+from donewhen.state.records import Mode, ModeChooser, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
@@ -33,7 +33,7 @@ PROMOTION = (
 )
 
 
-def mode_row(mode: Mode, by: str, reason: str) -> ModeRow:
+def mode_row(mode: Mode, by: ModeChooser, reason: str) -> ModeRow:
     """Return the row of a mode decision, with its reason on one bounded line."""
     return {"mode": mode, "by": by, "reason": " ".join(reason.split())[:REASON_CHARS]}
 

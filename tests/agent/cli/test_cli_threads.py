@@ -7,13 +7,18 @@ import signal
 import stat
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
+from donewhen.agent.cli.screen.views import mode_text
 from donewhen.graph.pauses.pause import load_pause
+from donewhen.state.language.texts import LANGUAGES
+from donewhen.state.records import Mode, ModeChooser
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
 from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, screen, written
@@ -87,6 +92,20 @@ def test_a_thread_goes_on_with_another_model_and_folder(shell: Shell, tmp_path: 
     assert wrong.exit_code == Exit.USAGE
     done = shell("resume", "mine", "--approve", "--dir", str(moved), "--model", "demo")
     assert done.stdout.startswith("4 files:\n"), done.stderr
+
+
+@pytest.mark.parametrize("mode", ["plan", "step"])
+def test_a_mode_that_was_set_is_shown(shell: Shell, mode: str) -> None:
+    """L9: while it works and afterwards, with who chose it."""
+    done = shell("run", GOAL, "--mode", mode, "--thread", "mine", "--yes")
+    assert done.exit_code == Exit.COMPLETED, done.stderr
+    assert "Mode: step (settings)" in done.stderr + shell("show", "mine").stdout
+
+
+def test_each_mode_has_a_line() -> None:
+    """L9: whoever chose it, in every language."""
+    for language, mode, chooser in product(LANGUAGES, get_args(Mode), get_args(ModeChooser)):
+        assert "Why" in mode_text({"mode": mode, "by": chooser, "reason": "Why"}, screen(language=language))
 
 
 @pytest.mark.parametrize("closed", ["<&- 2>&-", ">&- 2>/dev/null"])
