@@ -8,15 +8,17 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
+from donewhen.agent.request import MISSING
 from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.pauses.pause import is_pause_id, load_pause
+from donewhen.graph.pauses.pause import is_pause_id, load_pause, named_pauses
 from donewhen.graph.people.answers import OVERDUE, missing_tools
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
 from donewhen.state.people.answers import may_answer, read_signed, sign
+from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
 
@@ -34,14 +36,14 @@ def question_for(shown: Run | str, question: str | None = None) -> str:
     return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run"
 
 
-def admit(run: Run, row: Json, answer: Any, question: str = "", by: str = "") -> Json:
+def admit(run: Run, row: Json, values: Mapping[str, Any], answer: Any, question: str = "", by: str = "") -> Json:
     """Return answers by question id: `answer`, and the answers already queued for a worker. Raises StaleAnswer.
 
     `answer` is for the question with the id `question`, by default the current one; or it is `{id: answer}`. `by` is
-    who gives it.
+    who gives it. `values` are the run's state.
     """
     queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
-    return {**queued, **address_answer(run.without(queued) if queued else run, answer, question, by)}
+    return {**queued, **address_answer(run.without(queued) if queued else run, values, answer, question, by)}
 
 
 def queued_answers(row: Json) -> Json:
@@ -55,22 +57,24 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
-def address_answer(run: Run, answer: Any, question: str = "", by: str | None = None) -> Json:
+def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: str = "", by: str | None = None) -> Json:
     """Return the answer as `{question id: answer}`, each signed by who gives it, unless that is None: they are then.
 
-    Raises StaleAnswer unless all these questions are open.
+    Raises StaleAnswer unless all these questions are open; it says what was decided on those of the run's state.
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
-        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}")
+        decided = say_decided(values, answer, question) or say_decided(values)
+        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}")
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
     answers = _with_pause_ids(run, answer) or {asked: answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
         open_text = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
-        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; {open_text}. To answer that: {how}", list(pauses))
+        text = f"nothing waits under {', '.join(unknown)}{say_decided(values, answers)}; {open_text}"
+        raise StaleAnswer(f"{text}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, signed in answers.items():
         value = read_signed(signed)[0] if by is None else signed
@@ -81,10 +85,34 @@ def address_answer(run: Run, answer: Any, question: str = "", by: str | None = N
             text = f"the answer is for {interrupt_id}, which does not wait; open: {', '.join(pauses)}"
             raise StaleAnswer(text, [*pauses])
         if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
-            raise StaleAnswer(reason, list(pauses))
+            raise StaleAnswer(f"{reason}{say_decided(values, value)}", list(pauses))
     if by:
         _log.info("%s: %s answers %s", run.thread_id, by, ", ".join(answers))
     return {id: sign(value, by) for id, value in answers.items()}
+
+
+def say_decided(values: Mapping[str, Any], answer: Any = MISSING, question: str = "") -> str:
+    """Return what was decided on the questions that an answer names, when and by whom; "" if nothing is known.
+
+    Without an answer: what was decided last. Known are the decisions of the state's last request.
+    """
+    rows = [row for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
+    for entry in values.get("journal") or ():
+        if asked := entry["arguments"].get("asked") if entry["source"] == "user" else None:
+            decided = {"decision": "answer", "text": entry["text"]} if entry["ok"] else {"decision": "none", "text": ""}
+            rows.append({**entry["arguments"], **decided, "id": asked, "at": entry["at"]})
+    rows.sort(key=lambda row: str(row["at"]))
+    if answer is MISSING:
+        return "".join(map(_say_row, rows[-1:]))
+    named = {question, *(answer if isinstance(answer, Mapping) else ()), *named_pauses(answer)}
+    return "".join(_say_row(row) for row in rows if row["id"] in named)
+
+
+def _say_row(row: Mapping[str, Any]) -> str:
+    """Return a decision as one line, without secrets."""
+    text = f" {redact(str(row['text']))[:200]!r}" if row["text"] else ""
+    by = ", by the settings" if row["by"] == "policy" else f", by {row['name']}" if row.get("name") else ""
+    return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 
 def check_understood(run: Run, answers: Json) -> None:

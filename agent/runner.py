@@ -47,6 +47,7 @@ from donewhen.agent.gate import (
     queued_answers,
     queued_answers_to,
     resume_command,
+    say_decided,
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
@@ -587,7 +588,7 @@ class Runner:
             answers = (
                 overdue_answers(run, settings)
                 if asked
-                else admit(run, row, continuation.answer, continuation.question, continuation.by)
+                else admit(run, row, snapshot.values, continuation.answer, continuation.question, continuation.by)
             )
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is not None or run.status == "running":
@@ -601,7 +602,7 @@ class Runner:
             return await self.begin(thread, Request.from_row(row, settings), snapshot)
         run, settings = self._read_to_continue(thread, snapshot, new_settings)
         queued = queued_answers_to(run, row)
-        answers = address_answer(run, queued) if queued else overdue_answers(run, settings)
+        answers = address_answer(run, snapshot.values, queued) if queued else overdue_answers(run, settings)
         command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             return await write_end(thread.store, run, snapshot.values)
@@ -870,11 +871,11 @@ class Runner:
         """
         await self._settle_left(thread_id)
         async with self.storage.writer() as (saver, store):
-            run, row = await self._read_open(saver, store, thread_id)
+            run, row, values = await self._read_open(saver, store, thread_id)
             if run.status == "running":
                 ids = [pause["id"] for pause in run.pending]
                 run = run.without(await read_left_answers(store, thread_id, ids), "running")
-            answers = storable(_address_open(run, answer, question, by))
+            answers = storable(_address_open(run, values, answer, question, by))
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             taken = await _is_taken(store, thread_id, answers)
         if (
@@ -890,7 +891,7 @@ class Runner:
         try:
             async with hold(self.storage, self.graph, thread_id, patience=SUBMIT_PATIENCE) as thread:
                 if left := await read_left_answers(thread.store, thread_id, ids):
-                    run, _ = await self._read_open(thread.saver, thread.store, thread_id)
+                    run, *_ = await self._read_open(thread.saver, thread.store, thread_id)
                     if run.status != "running" or left.keys() - {pause["id"] for pause in run.pending}:
                         await _refuse_left(thread.store, thread_id, left)
         except ThreadBusy:
@@ -899,8 +900,13 @@ class Runner:
                     await withdraw_answers(store, thread_id, ids)
                     raise
 
-    async def _read_open(self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str) -> tuple[Run, Json]:
-        """Return the run with its unanswered questions, and its row; `running` if it is being or will be worked on."""
+    async def _read_open(
+        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str
+    ) -> tuple[Run, Json, Mapping[str, Any]]:
+        """Return the run with its unanswered questions, its row, and its state.
+
+        The run is `running` if it is being or will be worked on.
+        """
         row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         check_begun(thread_id, row, snapshot.values)
         run = read_run(thread_id, snapshot)
@@ -909,11 +915,11 @@ class Runner:
         if at_work:
             run = replace(run, pending=tuple(pause.dump() for pause in open_pauses(migrate(snapshot.values))))
         if at_work or row.get("status") == "running":
-            return run.without({**queued, **(row.get("answered") or {})}, "running"), row
+            return run.without({**queued, **(row.get("answered") or {})}, "running"), row, snapshot.values
         if row.get("status") == "queued":
-            return run.without(queued), row
+            return run.without(queued), row, snapshot.values
         require_thread(thread_id, snapshot)
-        return run, row
+        return run, row, snapshot.values
 
     # Ending ------------------------------------------------------------------------------------------------------
 
@@ -1117,13 +1123,14 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
     raise StaleAnswer(f"thread {thread_id} waits no longer for an answer to {', '.join(ids)}")
 
 
-def _address_open(run: Run, answer: Any, question: str, by: str) -> Json:
+def _address_open(run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str) -> Json:
     """Return the answers by id, signed, if they can be understood.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
-        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
-    answers = address_answer(run, answer, question, by)
+        decided = say_decided(values, answer, question)
+        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on{decided}")
+    answers = address_answer(run, values, answer, question, by)
     check_understood(run, answers)
     return answers

@@ -104,9 +104,7 @@ class AnswerOptions:
         if not values and (self.id is not None or self.by):
             option = "--id says which question is answered" if self.id is not None else "--by says who answers"
             raise ConfigError(f"{option}; give the answer too")
-        if not values:
-            return MISSING
-        return values[0] if self.id is None else {self.id: values[0]}
+        return values[0] if values else MISSING
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from donewhen import Agent, AgentOptions, ConfigError, GoalError, Run, StaleAnswer
+from donewhen import Agent, AgentOptions, ConfigError, GoalError
 from donewhen.agent.cli.options import (
     AnswerOptions,
     Choices,
@@ -142,8 +142,7 @@ def resume_thread(
             Choices.read(info.metadata, f"thread {info.thread_id}")
 
         async def submit(agent: Agent) -> str:
-            _check_question(await agent.get(info.thread_id), reply.id)
-            return await agent.submit_answer(info.thread_id, value, by=reply.by)
+            return await agent.submit_answer(info.thread_id, value, question=reply.id, by=reply.by)
 
         return _submit(output.view, info.queue or QUEUE, submit)
 
@@ -154,23 +153,15 @@ def resume_thread(
 
     async def begin(agent: Agent) -> Any:
         run = await agent.get(info.thread_id)
-        _check_question(run, reply.id)
         terminal_run.take(run)
         if value is not MISSING or reply.steer:
-            return agent.stream_resume(info.thread_id, value, by=reply.by, steer=reply.steer)
+            more: Any = {"question": reply.id, "by": reply.by, "steer": reply.steer}
+            return agent.stream_resume(info.thread_id, value, **more)
         # A person at the terminal is asked first; without one, the policy answers overdue questions.
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
     return terminal_run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(terminal_run)), begin)
-
-
-def _check_question(run: Run, id: str | None) -> None:
-    """Raise StaleAnswer if `--id` names no open question of a waiting run."""
-    ids = [str(pause[key]) for pause in run.pending for key in ("id", "interrupt_id") if pause.get(key)]
-    if id is not None and ids and id not in ids:
-        open_ids = [str(pause["id"]) for pause in run.pending]
-        raise StaleAnswer(f"nothing waits under {id}; open: {', '.join(open_ids)}", open_ids)
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:

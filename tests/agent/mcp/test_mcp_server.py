@@ -44,7 +44,7 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
         assert second["question"] == "Which colour?\n\n1. red\n2. green"
         stale = await session.call_tool("resume", {**handle, "answer": "approve"})
         assert stale.is_error
-        assert "nothing waits" in stale.content[0].text  # type: ignore[union-attr]
+        assert f"decided on {first['question_id']}: approve" in stale.content[0].text  # type: ignore[union-attr]
         arguments = {"thread_id": first["thread_id"], "question_id": second["question_id"], "answer": "2"}
         result = await session.call_tool("resume", arguments, progress_callback=on_progress)
         assert result.structured_content == {

@@ -67,6 +67,36 @@ async def test_answering_twice_is_harmless(storage: Storage) -> None:
     model.assert_exhausted()
 
 
+async def test_a_late_answer_hears_what_was_decided(storage: Storage) -> None:
+    """C04: who answers what is decided hears the decision, when and by whom, after the end too."""
+    key = "sk-proj-" + "a1B2" * 10
+    asked = call("ask_user", question="Which town?")
+    model = scripted(submit_plan([step("s1", tools=["send"])]), {"s1": [asked, HI, said("s1")]})
+    outbox = Outbox()
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    plan = await agent.start("do it")
+    thread, (plan_id,) = plan.thread_id, [each["id"] for each in plan.pending]
+    question = await agent.resume(plan, "approve", by="ann")
+    with pytest.raises(StaleAnswer, match=rf"nothing waits under {plan_id}.*{plan_id}: approve, by ann, 20\d\d-"):
+        await agent.resume(thread, {plan_id: "cancel"})
+    town = await agent.resume(question, f"Paris, with {key}", by="bob")
+    id = question.pending[0]["id"]
+    for late in (agent.resume, agent.submit_answer):
+        with pytest.raises(StaleAnswer, match=rf"{id}: answer 'Paris, with.*, by bob, 20") as refused:
+            await late(question, "Rome")
+        assert key not in str(refused.value)
+    with pytest.raises(StaleAnswer, match=f"{id}: answer 'Paris"):
+        await agent.resume(thread, {"type": "respond", "message": "Rome", "id": id})
+    ended = await agent.resume(town, "approve")
+    assert len(outbox.sent) == 1
+    tool_id = town.pending[0]["id"]
+    for late_answer in ({tool_id: "reject"}, "reject"):  # without an id, the last decision
+        with pytest.raises(StaleAnswer, match=rf"it is {ended.status}.*{tool_id}: approve, 20\d\d-"):
+            await agent.resume(thread, late_answer)
+    with pytest.raises(StaleAnswer, match=f"{id}: answer 'Paris"):
+        await agent.resume(thread, {id: "Rome"})
+
+
 async def test_one_of_many_works(storage: Storage) -> None:
     """R04: eight workers resume one thread at once; one works, the others get a typed refusal, nothing runs twice."""
     outbox, model = Outbox(), sending(HI, tools=["send"])
