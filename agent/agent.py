@@ -558,8 +558,9 @@ class Agent:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
 
         Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
-        `asked_at`; of a form also its `schema`; of a call also `tool` and `arguments`, without credentials and cut if
-        they are long. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread
+        `asked_at`, and its `text`: all that a person reads, as the stream and the page show it; of a form also its
+        `schema`; of a call also `tool` and `arguments`. Texts and arguments come without credentials, and cut if they
+        are long. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread
         come together. Raises ConfigError for an invalid cursor.
         """
         await self._runner.settle_all()

@@ -24,7 +24,7 @@ from donewhen.graph.pauses.pause import KINDS, load_pause
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
-from donewhen.state.secrets import conceal_json
+from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.values import map_texts, store_label
 
@@ -37,6 +37,7 @@ CANCEL_POLL = 1.0
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
 ARGUMENTS_CHARS = 4_000
+TEXT_CHARS = 10_000
 DUE_FIRST = ""
 """The `due` of started runs: it sorts before every time, so that they come before all others."""
 DUE_NOW = " "
@@ -68,7 +69,7 @@ class ThreadInfo:
     """As given at the start."""
     created: str = ""
     pending: Sequence[Json] = ()
-    """Open questions: `id`, `kind`, `question`, `options`, `step` and `asked_at` of each pause."""
+    """Open questions: `id`, `kind`, `question`, `text`, `options`, `step` and `asked_at` of each pause."""
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
@@ -187,11 +188,13 @@ def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
 
 def _pause_summary(pause: Pause) -> Json:
     summary = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
-    if isinstance(call := load_pause(pause), CallPause):
-        summary |= {"tool": call.tool, "arguments": _short_arguments(call.arguments or {})}
+    asked = load_pause(pause)
+    if isinstance(asked, CallPause):
+        summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
     if "schema" in pause:
         summary["schema"] = pause["schema"]
-    return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+    shown = _cut(conceal(asked.text()), TEXT_CHARS)
+    return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS], "text": shown}
 
 
 def _short_arguments(arguments: Json) -> Json:

@@ -50,6 +50,8 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
             (one.thread_id, "One?", []),
             (two.thread_id, "Two?", ["a", "b"]),
         ]
+        assert [row["text"] for row in asked] == [one.pending[0]["text"], two.pending[0]["text"]]
+        assert asked[1]["text"] == "Two?\n\n1. a\n2. b"
         assert [row["goal"] for row in await agent.pending(owner="bob")] == ["second"]
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
 
