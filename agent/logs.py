@@ -1,6 +1,6 @@
 """Logging with the standard library: one logger per package, as lines or JSON; off by default.
 
-`donewhen.graph` logs runs, `donewhen.server` refusals, `donewhen.tools` the search for tools.
+`donewhen.graph` logs runs, `donewhen.server` refusals, `donewhen.tools` the search for tools, `donewhen.work` workers.
 """
 
 import json

@@ -6,6 +6,7 @@ may be delivered several times; it is carried out once.
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.values import map_texts, store_label
 
+_log = logging.getLogger("donewhen.work")
 QUEUE = "agents"
 """The default queue of agents; the command has its own."""
 OPEN = ("queued", "running", "waiting")
@@ -141,12 +143,17 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: A
     If it did not die, but only lost its connection, it may continue unless another worker has begun.
     """
     fields: Json = {"due": NEVER, "problem": INTERRUPTED}
+    said = ""
     if row.get("queue"):
         fields = {"status": "queued", "due": DUE_FIRST, "tries": int(row.get("tries") or 0) + 1}
+        said = f"its worker died; it is in the queue again, retry {fields['tries']} of {TRIES}"
         if fields["tries"] > TRIES:
             problem = f"its worker died {fields['tries']} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
+            said = f"{problem}; it is left to a person"
     await update_row(store, thread_id, row, claims=False, **fields, **change)
+    if said:
+        _log.warning("%s: %s", thread_id, said)
 
 
 def is_unsettled(row: Json) -> bool:

@@ -276,6 +276,29 @@ async def test_what_a_dead_worker_left_comes_before_all_that_is_new(storage: Any
     assert "goal-19." in first
 
 
+async def test_the_log_says_which_threads_dead_workers_left(storage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """R04: of two workers one says once of each thread what becomes of it; a run that no worker had is not theirs."""
+    model = ScriptedModel(roles={"triage": lambda *_: answer("ok")})
+    async with Agent(model, storage=storage) as agent, Agent(model, storage=storage) as other:
+        threads = [await agent.submit("the secret report", thread_id=name) for name in ("one", "two", "three")]
+        for thread, more in zip(threads, ({}, {"tries": 5}, {"queue": ""}), strict=True):
+            async with storage.session(thread) as (_, store):
+                row = await store.threads.get(thread) or {}
+                await store.threads.put(thread, {**row, "status": "running", **more})
+        async with agent.worker(), other.worker():
+            await heard(agent, "one")
+        assert {info.thread_id: bool(info.problem) for info in await agent.threads()} == {
+            "one": False,
+            "two": True,
+            "three": True,
+        }
+    said = [record.getMessage() for record in caplog.records if record.name == "donewhen.work"]
+    assert sorted(said) == [
+        "one: its worker died; it is in the queue again, retry 1 of 5",
+        "two: its worker died 6 times; it is left to a person",
+    ]
+
+
 async def test_work_that_keeps_failing_is_retried_five_times(storage: Any) -> None:
     """R04: as docs/operations.md says, after an error and after the death of its worker alike."""
 
