@@ -79,6 +79,11 @@ class ThreadInfo:
     due: str = ""
     """The time, ISO 8601, before which no worker takes it up: of a queued run, or when the settings' policy answers."""
 
+    code: str = ""
+    """The `outcome.code` of a run that has ended."""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """What the run had spent when it last waited or ended."""
+
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
         return {**vars(self), "pending": list(self.pending)}
@@ -109,7 +114,8 @@ async def update_row(
         fields["due"] += now
     if isinstance(fields.get("settings"), Settings):
         fields["settings"] = fields["settings"].model_dump(mode="json", exclude_unset=True)
-    fresh = {"status": "running", "due": DUE_NOW + now, "updated": now, "asked": "", "pending": [], "problem": ""}
+    fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
+    fresh |= {"asked": "", "pending": [], "problem": "", "code": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
@@ -128,6 +134,7 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
     pending = [_pause_summary(pause) for pause in run.pending]
     fields: Json = {"status": run.status, "due": _policy_due(pending, settings_in(row)), "request": {}}
+    fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
     if run.status == "waiting":
         since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
         fields["asked"] = min(since, default=store.threads.now())
@@ -382,6 +389,8 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         row.get("queue", ""),
         row.get("problem", ""),
         _time_in(row),
+        row.get("code", ""),
+        row.get("spent") or {},
     )
 
 

@@ -56,6 +56,21 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
 
 
+async def test_a_list_says_how_each_run_ended_and_what_it_spent(storage: Any) -> None:
+    """M11: without reading the threads; of a run that waits what it spent so far, and of a new request no old end."""
+    model = ScriptedModel(roles={"triage": [answer("ok"), ask_user("One?"), answer("so")]})
+    async with Agent(model, storage=storage) as agent:
+        ended, asks = await agent.start("first", thread_id="t1"), await agent.start("second", thread_id="t2")
+        rows = {row.thread_id: (row.status, row.code, row.spent) for row in await agent.threads(prefix="t")}
+        assert rows == {"t1": ("answered", "answered", ended.spent), "t2": ("waiting", "", asks.spent)}
+        assert asks.spent["model_calls"] == 1
+        await agent.submit("third", thread_id="t1")
+        info = await agent.info("t1")
+        assert (info.status, info.code) == ("queued", "")
+        again = await agent.resume("t1")
+        assert (await agent.info("t1")).spent == again.spent
+
+
 async def test_a_thread_keeps_its_owner(storage: Any) -> None:
     """M11: nobody takes over or reads the thread of another owner by naming it, or by the id of a request of it; who
     names no owner keeps it."""
