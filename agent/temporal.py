@@ -8,6 +8,8 @@ and its page.
 # pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false
 
 import asyncio
+import hashlib
+import json
 import logging
 import pkgutil
 import signal
@@ -146,10 +148,10 @@ class _Activities:
         return ThreadStatus(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", questions, due)
 
     @activity.defn(name="donewhen.answer")
-    async def answer(self, thread_id: str, answer: Any, question: str | None) -> None:
+    async def answer(self, thread_id: str, answer: Any, question: str | None, by: str = "") -> None:
         """Check an answer and store it; the next `carry` takes it."""
         with _errors_for_temporal():
-            await self._agent.submit_answer(thread_id, answer, question=question)
+            await self._agent.submit_answer(thread_id, answer, question=question, by=by)
 
     @activity.defn(name="donewhen.tell")
     async def tell(self, thread_id: str, text: str) -> None:
@@ -252,11 +254,11 @@ class ThreadWorkflow:
         self._pending = []
 
     @workflow.update
-    async def answer(self, answer: Any, question: str | None) -> None:
+    async def answer(self, answer: Any, question: str | None, by: str = "") -> None:
         """Take an answer, or refuse it."""
         async with self._answering:
             try:
-                await self._at_once(_Activities.answer, answer, question)
+                await self._at_once(_Activities.answer, answer, question, by)
             finally:
                 self._news = True  # a refused one too: somebody else may have answered
 
@@ -315,10 +317,11 @@ class TemporalRuns:
         """Begin a run; the workflow has the id of its thread. The goal and options are those of `Agent.submit`.
 
         With a `request_id`, sending it again returns the same run. Raises ThreadWaiting if the thread's run has not
-        ended, ConfigError. What the agent refuses, such as a blank goal, is raised by `outcome`.
+        ended, and ConfigError, also for another goal under the `request_id` of that run. What the agent refuses, such
+        as a blank goal, is raised by `outcome`.
         """
         thread_id, request_id, order = self._order(goal, options)
-        order.request_id = request_id or uuid4().hex
+        order.request_id, goal_id = request_id or uuid4().hex, _goal_id(goal)
         replaces = bool(options.get("restart"))
         policy = WorkflowIDConflictPolicy.TERMINATE_EXISTING if replaces else WorkflowIDConflictPolicy.FAIL
         try:
@@ -327,7 +330,7 @@ class TemporalRuns:
                 order,
                 id=thread_id,
                 task_queue=self._task_queue,
-                memo={"request_id": request_id},
+                memo={"request_id": request_id, "goal": goal_id},
                 id_conflict_policy=policy,
             )
         except WorkflowAlreadyStartedError:
@@ -335,6 +338,9 @@ class TemporalRuns:
             if not request_id or await description.memo_value("request_id", "") != request_id:
                 problem = f"the run of thread {thread_id!r} has not ended: answer it, cancel it, or use restart=True"
                 raise ThreadWaiting(problem) from None
+            if await description.memo_value("goal", goal_id) != goal_id:
+                problem = f"request_id {request_id!r} was given before: another goal needs an id of its own"
+                raise ConfigError(problem) from None
         return self.get(thread_id)
 
     async def look(self, thread_id: str) -> None:
@@ -391,6 +397,12 @@ class TemporalRuns:
         return thread_id, request_id, Order(goal, order_options, True, dead_after=self._dead_after)
 
 
+def _goal_id(goal: Any) -> str:
+    """Return a hash of a goal, by which another goal is told apart without keeping it."""
+    text = goal.strip() if isinstance(goal, str) else json.dumps(goal, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
 class RunHandle:
     """A run that workers carry out. It knows ids and statuses; `Agent.get(thread_id)` reads what was said and done."""
 
@@ -404,10 +416,10 @@ class RunHandle:
             questions: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
         return questions
 
-    async def answer(self, answer: Any, *, question: str | None = None) -> None:
+    async def answer(self, answer: Any, *, question: str | None = None, by: str = "") -> None:
         """Answer an open question, as `Agent.submit_answer` does. Raises StaleAnswer, ResumeError."""
         async with self._errors(StaleAnswer):
-            await self._workflow.execute_update(ThreadWorkflow.answer, args=[answer, question])
+            await self._workflow.execute_update(ThreadWorkflow.answer, args=[answer, question, by])
 
     async def tell(self, text: str) -> None:
         """Say something to the working run, as `Agent.tell` does. Raises ThreadBusy, ResumeError."""

@@ -244,7 +244,7 @@ async def test_a_run_is_told_something_while_it_works_and_while_it_waits(world: 
     await waits.outcome()
     async with world.bank.agent() as agent:
         assert "Mind these fees" in str(await agent.receipt(waits.thread_id))
-    with pytest.raises(ResumeError, match="nothing works on"):
+    with pytest.raises(ResumeError, match="has ended: "):
         await waits.tell("Too late")
 
 
@@ -340,7 +340,8 @@ async def test_a_drained_worker_hands_its_runs_over(world: World) -> None:
 
 
 async def test_what_the_agent_refuses_reaches_whoever_asked(world: World) -> None:
-    """X07: a blank goal or id, an unknown thread, a thread that has not ended; a request that is sent twice is one."""
+    """X07: a blank goal or id, an unknown thread, a thread that has not ended, another goal under a known id; a request
+    that is sent twice is one, and the receipt says who answered."""
     world.worker()
     with pytest.raises(GoalError):
         await (await world.runs.start("  ")).outcome()
@@ -354,9 +355,13 @@ async def test_what_the_agent_refuses_reaches_whoever_asked(world: World) -> Non
     again = await world.runs.start("charge account-1, 1 times", request_id="r1", thread_id=world.task_queue)
     with pytest.raises(ThreadWaiting):
         await world.runs.start("charge account-2, 1 times", thread_id=world.task_queue)
+    with pytest.raises(ConfigError, match="'r1' was given before: another goal needs an id of its own"):
+        await world.runs.start("charge account-2, 1 times", request_id="r1", thread_id=world.task_queue)
     (asked,) = await until(again.pending)
-    await again.answer("approve", question=asked["id"])
+    await again.answer("approve", question=asked["id"], by="ann")
     assert (await one.outcome())["status"] == "completed"
+    async with world.bank.agent() as agent:
+        assert [row.get("name") for row in (await agent.receipt(one.thread_id))["approvals"]] == ["ann"]
     once_more = await world.runs.start("charge account-1, 1 times", request_id="r1", thread_id=world.task_queue)
     assert (await once_more.outcome())["code"] == "worked"
     more = await world.runs.start("charge account-2, 1 times", thread_id=world.task_queue)
