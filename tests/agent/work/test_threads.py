@@ -83,6 +83,8 @@ async def test_a_thread_keeps_its_owner(storage: Any) -> None:
         with pytest.raises(ConfigError, match="'r' was given before: ") as refused:
             await agent.submit("something else", thread_id="t", request_id="r")
         assert "first" not in str(refused.value), "only its owner reads the goal"
+        again = await agent.start("first", thread_id="t", request_id="r")  # who names no owner drives for all of them
+        assert (again.answer, (await agent.info("t")).owner) == ("ok", "ann")
         await agent.start("second", thread_id="t")
         await agent.submit("third", thread_id="t", owner="ann")
         assert [(each.owner, each.goal) for each in await agent.threads()] == [("ann", "third")]
