@@ -8,7 +8,6 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from donewhen.agent.request import MISSING
 from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
@@ -65,7 +64,7 @@ def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: s
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
-        decided = say_decided(values, answer, question) or say_decided(values)
+        decided = say_decided(values, answer, question) or say_decided(values, last=True)
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}")
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
@@ -91,10 +90,10 @@ def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: s
     return {id: sign(value, by) for id, value in answers.items()}
 
 
-def say_decided(values: Mapping[str, Any], answer: Any = MISSING, question: str = "") -> str:
+def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "", *, last: bool = False) -> str:
     """Return what was decided on the questions that an answer names, when and by whom; "" if nothing is known.
 
-    Without an answer: what was decided last. Known are the decisions of the state's last request.
+    `last`: what was decided last, whatever an answer names. Known are the decisions of the state's last request.
     """
     rows = [row for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
     for entry in values.get("journal") or ():
@@ -102,7 +101,7 @@ def say_decided(values: Mapping[str, Any], answer: Any = MISSING, question: str 
             decided = {"decision": "answer", "text": entry["text"]} if entry["ok"] else {"decision": "none", "text": ""}
             rows.append({**entry["arguments"], **decided, "id": asked, "at": entry["at"]})
     rows.sort(key=lambda row: str(row["at"]))
-    if answer is MISSING:
+    if last:
         return "".join(map(_say_row, rows[-1:]))
     named = {question, *(answer if isinstance(answer, Mapping) else ()), *named_pauses(answer)}
     return "".join(_say_row(row) for row in rows if row["id"] in named)

@@ -26,6 +26,7 @@ import yaml
 from benchmarks.bench.page import GOALS, QUESTIONS, TABLES
 from benchmarks.pythons import PROMISED
 from donewhen import Limits, Settings
+from donewhen.state.proof.outcome import CODES
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.types import event_schema
 from scripts import site
@@ -318,6 +319,15 @@ def test_every_kind_of_event_is_on_the_page_of_clients() -> None:
     ]
     assert len(kinds) > 20
     assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+
+
+def test_every_code_of_an_ending_is_on_the_page_of_proofs() -> None:
+    """Q97: the table has the codes of the program, no others, and the status that goes with each."""
+    page = (ROOT / "docs" / "concepts" / "criteria.md").read_text("utf-8").partition("## How a run ended")[2]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| ")][1:]
+    status = {code: cells[0] for cells in rows for code in re.findall(r"`([a-z_]+)`", cells[1])}
+    assert status.keys() == CODES.keys()
+    assert [code for code, fixed in CODES.items() if (fixed or "as its steps") not in status[code]] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
