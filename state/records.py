@@ -186,6 +186,10 @@ class JournalEntry(TypedDict):
     """The messages and calls of such an executor, in short form."""
     unknown: NotRequired[bool]
     """True if it is unknown whether the write took effect."""
+    made: NotRequired[bool]
+    """False for a call with effects that was refused before its tool began, or that a person left out."""
+    confirmed: NotRequired[bool]
+    """True if the call was not made, since a person said that an equal one had taken effect."""
     refused: NotRequired[int]
     """Of a write that was certainly refused, and does not succeed by waiting: how often people had spoken by then; see
     `limit_refusals` of `graph/step/gates.py`."""

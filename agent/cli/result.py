@@ -191,13 +191,24 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         if details:
             yield from _detail_lines(row, terminal)
     for row in receipt.get("effects", ()) if details else ():
-        if sources := sources_text(row.get("sources", ()), terminal.language):
-            call = terminal.shorten(call_text(row), 100)
-            yield f"    [{row['id']}] {call}  {terminal.shorten(sources.replace('`', ''), 300)}", "dim"
+        yield _effect_line(row, terminal)
     if details and receipt.get("output"):
         yield from _data_lines(receipt["output"], terminal)
     if details and receipt.get("audit"):
         yield from _audit_lines(receipt["audit"], terminal)
+
+
+def _effect_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
+    """Return a call with effects: what became of it, who or what says so, and where its arguments come from."""
+    words = terminal.texts("page")
+    result = row.get("result") or ("unknown" if row.get("unknown") else "done" if row["ok"] else "failed")
+    said = f", {words['effect_said']}" if row.get("by") else ""
+    why = f": {terminal.shorten(row['why'], 200)}" if row.get("why") else ""
+    settled = "".join(f" [{id}]" for id in row.get("settled") or ())
+    sources = terminal.shorten(sources_text(row.get("sources", ()), terminal.language).replace("`", ""), 300)
+    line = f"    [{row['id']}] {terminal.shorten(call_text(row), 100)} {terminal.marks['arrow']} "
+    line += f"{words[f'effect_{result}']}{said}{why}{settled}{'  ' if sources else ''}{sources}"
+    return line, "dim" if result == "done" else "yellow"
 
 
 def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:

@@ -697,6 +697,10 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         entry["unknown"] = True
     elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
         entry["refused"] = caller.times_spoken
+    if outcome.error == "refused" and entry["effect"] in WRITES:
+        entry["made"] = False
+    if outcome.confirmed:
+        entry["confirmed"] = True
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
     if outcome.ok and tool and tool.users_text:

@@ -126,6 +126,8 @@ class CallOutcome:
     """The short key of a write with a known outcome; the run keeps it to account for the write."""
     made: bool = True
     """False if a gate refused the call."""
+    confirmed: bool = False
+    """True if it was not made, since a person said that an equal call had taken effect."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:

@@ -505,10 +505,10 @@ async def _resolve_handoff(
 async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows) -> CallOutcome:
     """Return the outcome of a call that a person said had happened, or is not to be made."""
     if effect.answer() == "skip":
-        return CallOutcome(False, "Skipped: a person decided not to make this call again.")
+        return CallOutcome(False, "Skipped: a person decided not to make this call again.", error="refused")
     if entry and entry["state"] == "done":
-        return _replay(effect, entry)
-    return await _save_end(log, effect, CallOutcome(True, CONFIRMED), seen, confirmed=True)
+        return replace(_replay(effect, entry), confirmed=True)
+    return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen)
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:
@@ -552,7 +552,8 @@ def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confi
 def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     whole = stored.pop("length") == len(stored["text"])
-    return _with_key(effect, CallOutcome(**stored, spent=dict(entry["spent"]), whole=whole))
+    confirmed = bool(entry.get("confirmed"))
+    return _with_key(effect, CallOutcome(**stored, spent=dict(entry["spent"]), whole=whole, confirmed=confirmed))
 
 
 def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
@@ -561,12 +562,10 @@ def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     return replace(outcome, key=short_key(effect.key)) if outcome_known else outcome
 
 
-async def _save_end(
-    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows, *, confirmed: bool = False
-) -> CallOutcome:
-    """Store the outcome of the call. `confirmed` means that a person said it happened."""
+async def _save_end(log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows) -> CallOutcome:
+    """Store the outcome of the call."""
     entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
-    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry, seen)
+    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if outcome.confirmed else entry, seen)
     return _with_key(effect, outcome)
 
 

@@ -1,6 +1,6 @@
 """The receipt of a run: everything needed to check it, as JSON in the outcome."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired
 
@@ -12,7 +12,7 @@ from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
 from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
 from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
-from donewhen.state.secrets import redact_json
+from donewhen.state.secrets import redact, redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
@@ -169,6 +169,12 @@ class LateRow(TypedDict):
     at: str
 
 
+Result = Literal["done", "failed", "refused", "unknown", "repeated"]
+"""What became of a call with effects."""
+WHY_CHARS = 300
+"""The most characters of why a call failed or was refused; the observation has all of it."""
+
+
 class EffectRow(TypedDict):
     """A call that had an effect, or may have had one."""
 
@@ -177,6 +183,14 @@ class EffectRow(TypedDict):
     arguments: dict[str, Any]
     ok: bool
     effect: Literal["write", "idempotent"]
+    result: NotRequired[Result]
+    """What became of it. `refused`: it was never made. `repeated`: its outcome was unknown, and the equal call in
+    `settled` counts for both. Older receipts lack it.
+    """
+    why: NotRequired[str]
+    """If it failed or was refused: the beginning of what its tool said, or of who refused it and why."""
+    by: NotRequired[Literal["user"]]
+    """Set if a person said whether it took effect."""
     unknown: NotRequired[bool]
     """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
     settled: NotRequired[list[str]]
@@ -383,31 +397,44 @@ def was_changed(values: Mapping[str, Any]) -> bool:
 def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
     """Return the rows of all calls with effects, without secrets.
 
-    An unknown outcome is settled if an equal call succeeded later, if a person said that it did not happen, or if the
-    judge found what was observed after it to show it.
+    An unknown outcome is settled if an equal call succeeded later, if a person said whether it happened, or if the
+    judge found what was observed after it to show it. A call that was not made because a person said that an earlier
+    one had taken effect is no row of its own.
     """
-    rows = _settled_rows(values)
+    rows, texts = _settled_rows(values), {entry["id"]: entry["text"] for entry in values.get("journal") or ()}
     for row in rows:
         row["arguments"] = redact_json(row["arguments"])
+        if row["result"] in ("failed", "refused") and not (row.get("settled") or row.get("by")):
+            row["why"] = redact(" ".join(texts[row["id"]].split()))[:WHY_CHARS]
         if "sources" in row:
             row["sources"] = redact_json(row["sources"])
     return rows
 
 
 def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
-    writes = [e for e in values.get("journal") or () if e["source"] == "tool" and e.get("effect") in WRITES]
-    settled = {row["change"]: row for row in (values.get("audit") or {}).get("settled") or ()}
     denied = denials(values.get("approvals") or ())
-    rows = _effect_rows(writes)
-    for row, call in zip(rows, writes, strict=True):
-        key = call_key(call["tool"], call["arguments"])
-        if row.get("unknown") and denied[key]:
+    rows: list[EffectRow] = []
+    equal_rows: defaultdict[str, list[EffectRow]] = defaultdict(list)
+    for call in values.get("journal") or ():
+        if call["source"] != "tool" or call.get("effect") not in WRITES:
+            continue
+        row, key = _effect_row(call), call_key(call["tool"], call["arguments"])
+        made = [each for each in equal_rows[key] if each["ok"] or each.get("unknown")]
+        if call.get("confirmed") and made:
+            _settle(made[-1], "done", [row["id"]], by_user=True)
+            continue
+        if row["ok"]:
+            for each in made:
+                _settle(each, "repeated", [row["id"]])
+        elif row.get("unknown") and denied[key]:
             denied[key] -= 1
-            del row["unknown"]
-        elif row.get("unknown") and (settlement := settled.get(row["id"])):
-            del row["unknown"]
-            row["ok"], row["settled"] = settlement["happened"], settlement["by"]
-    return [*rows, *_effect_rows([*map(_as_entry, values.get("unobserved") or ())])]
+            _settle(row, "failed", by_user=True)
+        rows.append(row)
+        equal_rows[key].append(row)
+    for settlement in (values.get("audit") or {}).get("settled") or ():
+        for row in (each for each in rows if each["id"] == settlement["change"]):
+            _settle(row, "done" if settlement["happened"] else "failed", settlement["by"])
+    return [*rows, *(_effect_row(_as_entry(call)) for call in values.get("unobserved") or ())]
 
 
 def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
@@ -416,27 +443,36 @@ def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return Counter(call_key(row["tool"], row["arguments"]) for row in rows)
 
 
-def _effect_rows(calls: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
-    """Return the rows of calls with effects. An unknown outcome is resolved if an equal call succeeded later."""
-    rows: list[EffectRow] = []
-    succeeded: set[str] = set()
-    for call in reversed(calls):
-        row: EffectRow = {
-            "id": call["id"],
-            "tool": call["tool"],
-            "arguments": call["arguments"],
-            "ok": call["ok"],
-            "effect": call["effect"],
-        }
-        if call.get("delegated"):
-            row["delegated"] = True
-        if call.get("sources"):
-            row["sources"] = call["sources"]
-        key = call_key(call["tool"], call["arguments"])
-        rows.append({**row, "unknown": True} if call.get("unknown") and key not in succeeded else row)
-        if call["ok"]:
-            succeeded.add(key)
-    return rows[::-1]
+def _effect_row(call: Mapping[str, Any]) -> EffectRow:
+    """Return the row of a call with effects."""
+    row: EffectRow = {
+        "id": call["id"],
+        "tool": call["tool"],
+        "arguments": call["arguments"],
+        "ok": call["ok"],
+        "effect": call["effect"],
+        "result": "done" if call["ok"] else "failed" if call.get("made", True) else "refused",
+    }
+    if call.get("unknown"):
+        row["unknown"], row["result"] = True, "unknown"
+    if call.get("confirmed"):
+        row["by"] = "user"
+    if call.get("delegated"):
+        row["delegated"] = True
+    if call.get("sources"):
+        row["sources"] = call["sources"]
+    return row
+
+
+def _settle(row: EffectRow, result: Result, by: Sequence[str] = (), *, by_user: bool = False) -> None:
+    """Write into the row what became of the call, if that was unknown; `by` are ids of observations that show it."""
+    if not row.pop("unknown", False):
+        return
+    row["ok"], row["result"] = result == "done", result
+    if by:
+        row["settled"] = [*by]
+    if by_user:
+        row["by"] = "user"
 
 
 def _as_entry(call: Mapping[str, Any]) -> Json:

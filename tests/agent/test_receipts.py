@@ -13,9 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.tools import ToolException
 
 from donewhen import Agent, ConfigError, DoneWhenError
 from donewhen.agent.receipts import private_key
+from donewhen.hooks import Call, Hooks, Refuse
 from donewhen.receipts import export_receipt, verify_receipt
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.agent.cli.conftest import shell as shell
@@ -46,6 +48,83 @@ async def receipt(key: str | None = KEY, storage: str = "memory:", thread: str |
             await export_receipt(agent, run.thread_id)
         run = await agent.resume(run, "approve")
         return await export_receipt(agent, run.thread_id, key)
+
+
+async def pay_four(answer: str, storage: str = "memory:") -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the lines of a receipt of four payments, and what was paid.
+
+    One works, one is declined, of one the outcome is lost and then said by `answer`, and one is refused by a hook.
+    """
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        if order == "2":
+            raise ToolException("declined: use api_key=sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c")
+        paid.append(order)
+        if paid == ["1", "3"]:
+            raise RuntimeError("line dropped")
+        return f"paid {order}"
+
+    def refuse(made: Call) -> Refuse | None:
+        return Refuse("order 4 is blocked") if made.arguments["order"] == "4" else None
+
+    plan = submit_plan([{"content": "Pay orders 1, 2, 3 and 4", "done_when": ["done"], "tools": ["pay"]}])
+    work = [*(call("pay", order=order) for order in "12334"), finish_step("done", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": work})
+    async with Agent(model, [pay], storage=storage, hooks=Hooks(before_call=[refuse])) as agent:
+        run = await agent.start("Pay orders 1, 2, 3 and 4", thread_id="four")
+        run = await agent.resume(run, "approve")
+        run = await agent.resume(run, answer)
+        assert run.status == "completed"
+        return json.loads(await export_receipt(agent, "four"))["lines"], paid
+
+
+@pytest.mark.parametrize(
+    ("answer", "third"),
+    [
+        ("it happened", ['[s1.3] pay(order="3") → done, as a person said [s1.4]']),
+        ("it did not", ['[s1.3] pay(order="3") → failed, as a person said', '[s1.4] pay(order="3") → done']),
+        (
+            "skip",
+            [
+                '[s1.3] pay(order="3") → not known whether it took effect',
+                '[s1.4] pay(order="3") → refused: Skipped: a person decided not to make this call again.',
+            ],
+        ),
+    ],
+)
+def test_show_says_of_every_write_what_became_of_it(
+    shell: Shell, tmp_path: Path, answer: str, third: list[str]
+) -> None:
+    """R: one that worked, one that its service declined, one of which a person said it, and one that a hook refused."""
+    storage = f"sqlite:///{tmp_path / 'four.db'}"
+    asyncio.run(pay_four(answer, storage))
+    shown = shell("show", "four", "--storage", storage).stdout
+    rows = [line.strip().partition("  ")[0] for line in shown.splitlines() if " → " in line and "pay(" in line]
+    assert rows[0] == '[s1.1] pay(order="1") → done'
+    assert rows[1].startswith('[s1.2] pay(order="2") → failed: declined')
+    assert "sk-live" not in shown
+    assert rows[2:-1] == third
+    assert rows[-1] == '[s1.5] pay(order="4") → refused: Not run: a policy refuses it: order 4 is blocked'
+
+
+@pytest.mark.parametrize(("answer", "times"), [("it happened", 1), ("it did not", 2), ("skip", 1)])
+async def test_each_change_counts_once_and_what_was_never_made_is_none(answer: str, times: int) -> None:
+    """X24: a person's word is theirs and no second change; what was refused has its reason; no secret leaves."""
+    lines, paid = await pay_four(answer)
+    assert paid.count("3") == times
+    changes = [line["body"] for line in lines if line["kind"] == "change"]
+    refusals = [line["body"] for line in lines if line["kind"] == "refusal"]
+    happened = {"it happened": "s1.3", "it did not": "s1.4"}.get(answer)
+    assert [body["id"] for body in changes if body["ok"]] == ["s1.1", *([happened] if happened else [])]
+    assert [body["id"] for body in changes if body.get("unknown")] == ([] if happened else ["s1.3"])
+    assert all(body["length"] and body["at"] for body in changes)
+    assert changes[1]["why"].startswith("declined")
+    assert "sk-live" not in json.dumps(lines)
+    assert refusals[-1]["why"] == "Not run: a policy refuses it: order 4 is blocked"
+    said = [line["body"]["source"] for line in lines if line["kind"] == "observation" and line["body"]["id"] == "s1.4"]
+    assert said == (["user"] if answer == "it happened" else [])
 
 
 async def test_a_receipt_has_what_was_approved_done_quoted_and_found() -> None:

@@ -156,6 +156,12 @@ function auditNode(audit, observe) {
 // The values of a call that names no path, in one line.
 const valuesOf = (given) => Object.values(given ?? {}).map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(", ").replace(/\s+/g, " ").slice(0, 120);
 
+// What became of a call with effects, and who or what says so.
+function effectResult(row) {
+  const result = row.result ?? (row.unknown ? "unknown" : row.ok ? "done" : "failed");
+  return `${words[`effect_${result}`]}${row.by ? `, ${words.effect_said}` : ""}${row.why ? `: ${row.why}` : ""}${(row.settled ?? []).map((id) => ` [${id}]`).join("")}`;
+}
+
 // A receipt as a file: saved, or checked, with what was found.
 export function receiptFile(run, { saveReceipt, checkReceipt }) {
   const found = el("div", { className: "note", role: "status" });
@@ -197,7 +203,7 @@ export function receiptNode(receipt, run, observe, file) {
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effects = (receipt.effects ?? []).map((each) =>
-    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)}`, each.ok ? "" : " ✗"));
+    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)} → ${effectResult(each)}`));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? (each.name ? ` (${each.name})` : "") : ` (${words.by_policy})`}`));
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)

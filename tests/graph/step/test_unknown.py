@@ -280,7 +280,14 @@ async def test_what_says_nothing_for_certain(kind: str) -> None:
     flow, calls = await tried(first(UNKNOWN[kind]))
     assert (flow.status, [pause["kind"] for pause in flow.pauses], calls) == ("completed", ["effect"], 1)
     assert "It is unknown whether this took effect" in flow.journal[0]["text"]
-    assert [row.get("unknown", False) for row in (flow.run.receipt or {})["effects"]] == [False, False]
+    (row,) = (flow.run.receipt or {})["effects"]
+    assert (row["ok"], row["result"], row["by"], row["settled"], "unknown" in row) == (
+        True,
+        "done",
+        "user",
+        ["s1.2"],
+        False,
+    )
 
 
 LEDGER = {"ann": 0}
