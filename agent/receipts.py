@@ -37,7 +37,7 @@ FIRST = hashlib.sha256(FORMAT.encode()).hexdigest()
 LARGEST = 2**53 - 1
 """The largest integer that RFC 8785 can write."""
 MOST_LINES, MOST_CHARS = 200_000, 200_000_000
-FIELDS = ("id", "source", "tool", "arguments", "ok", "unknown", "effect", "sources", "at", "length", "digest")
+FIELDS = ("id", "source", "tool", "arguments", "ok", "effect", "at", "length", "digest")
 """The fields of an observation that a line has."""
 
 
@@ -79,8 +79,9 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
 def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     """Yield the lines of a run's receipt: kind and body.
 
-    First the run and its plan, then decisions, questions and words of people, changes, the observations that are
-    quoted, with their digests, the steps with their evidence, the audit, and last the outcome.
+    First the run and its plan, then decisions, questions and words of people, changes and calls that were refused, the
+    other observations that are quoted, with their digests, the steps with their evidence, the audit, and last the
+    outcome.
     """
     run = conversation.run
     receipt: Mapping[str, Any] = run.receipt or {}
@@ -93,11 +94,14 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     cited = {item["observation"] for row in [receipt, *receipt["steps"]] for item in _evidence(row)}
     audit = receipt.get("audit") or {}
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
-    for entry in conversation.observations:
-        is_change = entry["source"] == "tool" and entry["effect"] in ("write", "idempotent")
-        if is_change or entry["id"] in cited:
-            row = {**entry}
-            yield "change" if is_change else "observation", {name: row[name] for name in FIELDS if name in row}
+    observed = {entry["id"]: _observation_line(entry) for entry in conversation.observations}
+    for change in receipt["effects"]:
+        body = {**observed.pop(change["id"], {}), **change}
+        yield "refusal" if change.get("result") == "refused" else "change", body
+        cited.update(change.get("settled") or ())
+    for id, body in observed.items():
+        if id in cited:
+            yield "observation", body
     for row in receipt["steps"]:
         yield "step", row
     for name in ("criteria", "replaced", "undone", "modes"):
@@ -108,6 +112,12 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     yield "spent", {"spent": receipt["spent"]}
     outcome = {name: value for name, value in (run.outcome or {}).items() if name != "receipt"}
     yield "outcome", outcome
+
+
+def _observation_line(entry: Mapping[str, Any]) -> Json:
+    """Return the line of an observation; its source is the person if nothing but a person's word is in it."""
+    line = {name: entry[name] for name in FIELDS if name in entry}
+    return {**line, "source": "user"} if entry.get("confirmed") else line
 
 
 def _evidence(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
