@@ -13,6 +13,8 @@ from donewhen.state.ledger import Amounts, DayAccount, Limits, exhausted_keys, m
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill_notice
+from donewhen.state.proof.outcome import done_in_it_lines, unknown_lines
+from donewhen.state.proof.receipt import EffectRow, effect_rows
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
@@ -43,6 +45,8 @@ class Account:
     """The language of the question."""
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
     """The amounts of which the next action takes at least one."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The state of the run."""
     day: DayAccount | None = None
     """The account of the day whose limits these are; None for the limits of a run or step."""
 
@@ -75,14 +79,14 @@ def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> A
     done = [_row(step, record, language) for step, record in rows if record["status"] == "done"]
     left = [_row(step, record, language) for step, record in rows if record["status"] != "done"]
     granted, spent = values.get("granted") or {}, values.get("spent") or {}
-    return Account(settings.limits, granted, spent, done=done, left=left, language=language, **more)
+    return Account(settings.limits, granted, spent, done=done, left=left, language=language, values=values, **more)
 
 
 def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
     """Return the account of one step."""
     run, record = run_account(values, settings), values["steps"][id]
     granted, spent = record["granted"], record["spent"]
-    return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
+    return replace(run, limits=settings.step_limits, granted=granted, spent=spent, step=id, needs=needs)
 
 
 def _row(step: Mapping[str, Any], record: StepRecord, language: str) -> Json:
@@ -150,8 +154,10 @@ def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts)
         whose = speak("step", step=account.step) if account.step else speak("planning" if account.planning else "run")
     used = speak("both").join(_describe_use(account, key) for key in keys)
     reserved = speak("kept") if account.reserve and "model_calls" in keys else ""
+    effects = effect_rows(account.values)
     parts = [speak("out", whose=whose, used=used, kept=reserved), _list_steps(speak("done"), account.done)]
-    parts.append(_list_steps(speak("not_done"), account.left))
+    parts.append(_list_steps(speak("not_done"), account.left, effects, account.language))
+    parts.append("\n".join(unknown_lines(effects, account.language)))
     if account.unplanned:
         parts.append(speak("unplanned"))
     if with_replan:
@@ -167,12 +173,13 @@ def _describe_use(account: Account, key: str) -> str:
     return say(account.language, "budget", "of", spent=f"{sign}{format_number(account.spent.get(key, 0))}", total=total)
 
 
-def _list_steps(title: str, rows: Sequence[Json]) -> str:
-    lines = [
-        f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}"
-        + (f" ({row['standstill']})" if row.get("standstill") else "")
-        for row in rows
-    ]
+def _list_steps(title: str, rows: Sequence[Json], effects: Sequence[EffectRow] = (), language: str = "en") -> str:
+    """Return the steps under a title, with what `effects` have of each."""
+    lines: list[str] = []
+    for row in rows:
+        standstill = f" ({row['standstill']})" if row.get("standstill") else ""
+        lines.append(f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}{standstill}")
+        lines += done_in_it_lines(effects, row["id"], language)
     return "\n".join([f"{title}:", *lines]) if lines else ""
 
 

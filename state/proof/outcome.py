@@ -150,16 +150,13 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     A step that a later plan dropped counts too, unless that plan replaced it.
     """
     speak = partial(say, language, "summary")
-    rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]
-    calls = [_named_call(row) for row in rows]
-    lines = [f"- {speak('unknown', call=call)}" for call in calls]
+    lines = unknown_lines(receipt.get("effects", ()), language)
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
         if row["status"] != "done":
             status = "not_started" if row["status"] in UNFINISHED else row["status"]
             lines.append(f"- {speak('not_done')} ({speak(status)}): {row['content']}{_because(row['reason'])}")
-            done = [_named_call(each) for each in receipt.get("effects", ()) if each["ok"] and _is_of(each, row["id"])]
-            lines += [f"  - {speak('done_in_it', calls=', '.join(done))}"] if done else []
+            lines += done_in_it_lines(receipt.get("effects", ()), row["id"], language)
     for row in receipt.get("replaced", ()):
         if row["instead"] and all(ended.get(id) == "done" for id in row["instead"]):
             continue
@@ -169,8 +166,16 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     return lines
 
 
-def _is_of(effect: Mapping[str, Any], step: str) -> bool:
-    return bool(effect["id"].partition(".")[0] == step)
+def unknown_lines(effects: Sequence[Mapping[str, Any]], language: str = "en") -> list[str]:
+    """Return a line for every call with an unknown outcome."""
+    calls = [_named_call(row) for row in effects if row.get("unknown")]
+    return [f"- {say(language, 'summary', 'unknown', call=call)}" for call in calls]
+
+
+def done_in_it_lines(effects: Sequence[Mapping[str, Any]], step: str, language: str = "en") -> list[str]:
+    """Return the line that names what took effect in a step that is not done; [] if nothing did."""
+    done = [_named_call(row) for row in effects if row["ok"] and row["id"].partition(".")[0] == step]
+    return [f"  - {say(language, 'summary', 'done_in_it', calls=', '.join(done))}"] if done else []
 
 
 def _named_call(row: Mapping[str, Any]) -> str:

@@ -31,6 +31,30 @@ async def test_an_extended_step_goes_on_in_its_own_conversation() -> None:
 
 
 @pytest.mark.parametrize("where", ["limits", "step_limits"])
+async def test_the_question_says_what_an_open_step_has_changed_already(where: str) -> None:
+    """X08, X24: of two writes one took effect and of one nobody knows; the question and the ending say so alike."""
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        if order == "18":
+            raise RuntimeError("line dropped")
+        return "paid"
+
+    model = one_step([call("pay", order="17"), call("pay", order="18")], tools=["pay"])
+    flow = await play(
+        model,
+        [pay],
+        effects={"pay": "write"},
+        settings=limited(**{where: {"rounds": 2}}),
+        answers=["stop"],
+        goal="Pay 17 and 18",
+    )
+    for text in (flow.pauses[0]["question"], flow.run.answer):
+        assert '  - Already done in it: pay({"order":"17"})' in text
+        assert '- It is not known whether this took effect: pay({"order":"18"})' in text
+
+
+@pytest.mark.parametrize("where", ["limits", "step_limits"])
 async def test_an_extension_of_another_limit_says_that_it_lifts_nothing(where: str) -> None:
     """D03, C02, Q84: the person reads what is used up and what would help, and nothing was granted meanwhile."""
     desk, model = Desk(), one_step(THREE, tools=["look", "send"])
