@@ -100,6 +100,30 @@ async def test_what_was_sent_is_in_the_receipt_whenever_it_is_cancelled() -> Non
     assert (2, 0) in seen, seen
 
 
+@pytest.mark.parametrize("end", ["cancel", "stop"])
+async def test_writes_of_a_plan_that_was_replaced_stand_in_the_receipt_once(end: str) -> None:
+    """C06, O04: of the step that was cut off and replaced, and of the one in its place, which is cut off as well."""
+    outbox = Outbox()
+    work = {"s1": [call("send", to="ann", text="hi")], "s2": [call("send", to="bob", text="hi")]}
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([step("s1", depends_on=[], tools=["send"])])],
+            "plan": [submit_plan([step("s2", depends_on=[], tools=["send"], done_when="work on s1: done")])],
+            "execute": work,
+        }
+    )
+    one_round = Settings(confirm="never", step_limits={"rounds": 1})
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=one_round)
+    run = await agent.start("Mail ann and bob", thread_id="t")
+    run = await agent.resume(run, "replan")
+    assert (run.status, [each["to"] for each in outbox.sent]) == ("waiting", ["ann", "bob"])
+    run = await (agent.cancel("t") if end == "cancel" else agent.resume(run, "stop"))
+    assert [(row["id"], row["arguments"]["to"], row["ok"]) for row in (run.receipt or {})["effects"]] == [
+        ("s1.1", "ann", True),
+        ("s2.1", "bob", True),
+    ]
+
+
 async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
     """R02: an update that was stored without the route after it, as a Ctrl-C can leave it, is not the end."""
     for verb in ("resume", "ainvoke"):
