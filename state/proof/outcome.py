@@ -86,7 +86,7 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
 def to_markdown(lines: Sequence[str]) -> str:
     """Return lines as Markdown: list items together, every other line as a paragraph."""
     pairs = zip(("", *lines), lines, strict=False)
-    gaps = ("\n" if before[:2] == line[:2] == "- " else "\n\n" for before, line in pairs)
+    gaps = ("\n" if before.lstrip()[:2] == line.lstrip()[:2] == "- " else "\n\n" for before, line in pairs)
     return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
 
 

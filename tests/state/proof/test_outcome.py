@@ -9,6 +9,7 @@ from donewhen.state.proof.outcome import (
     next_step_lines,
     status_of,
     summary,
+    to_markdown,
 )
 from donewhen.state.proof.receipt import receipt
 from donewhen.state.records import StepRecord, StepStatus
@@ -81,3 +82,12 @@ def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
     assert next_step_lines(_receipt(ended("exhausted"), status="cancelled")) == []
     assert next_step_lines(_receipt(done())) == []
     assert summary({"steps": [], "status": "failed"}) == "Nothing was done."
+
+
+def test_what_stands_below_an_item_stays_with_it() -> None:
+    """A renderer would show an item apart from its list after a blank line."""
+    lines = ["Stopped.", "- Not done: pay", "  - Already done in it: pay(17)", "- Not done: mail", "Next would be: pay"]
+    assert (
+        to_markdown(lines)
+        == "Stopped.\n\n- Not done: pay\n  - Already done in it: pay(17)\n- Not done: mail\n\nNext would be: pay"
+    )
