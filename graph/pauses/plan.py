@@ -207,6 +207,7 @@ class PlanPause(PermissionPause):
         row = {**self.row(decided), "revision": self.revision}
         row |= {"limits": answer.amounts} if answer.amounts else {}
         row |= {"reply": self.reply} if self.reply else {}
+        row |= {"shown": [step["content"] for step in self.plan["steps"]]} if answer.kind != "approve" else {}
         granted = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
         if answer.kind in ("approve", "edit"):
             plan = self.plan if answer.kind == "approve" else answer.plan

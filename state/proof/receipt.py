@@ -117,6 +117,8 @@ class ApprovalRow(TypedDict):
     at: str
     revision: NotRequired[str]
     """The revision of the plan that was shown."""
+    shown: NotRequired[list[str]]
+    """The steps of the plan that was shown, unless it was approved as it was."""
     approved_revision: NotRequired[str]
     """The approved revision, which differs if the plan was edited."""
     changes: NotRequired[list[str]]

@@ -226,3 +226,29 @@ def test_a_key_that_is_none_is_said(tmp_path: Path) -> None:
         private_key(tmp_path / "missing.pem")
     with pytest.raises(ConfigError, match="public key"):
         verify_receipt("{}", "no key")
+
+
+@pytest.mark.parametrize(
+    ("said", "drafts", "decision"),
+    [
+        ({"steps": [{"id": "s1", "content": "Say B"}]}, 0, "edit"),
+        ({"type": "reject", "message": "say B instead"}, 1, "reject"),
+        ("cancel", 0, "cancel"),
+    ],
+)
+async def test_what_a_person_was_shown_stays_when_they_wanted_another_plan(
+    said: Any, drafts: int, decision: str
+) -> None:
+    """Q08, C02: edited, replaced or cancelled; what was approved as it was is the plan itself."""
+
+    def plan(content: str) -> Any:
+        return submit_plan([{"content": content, "done_when": ["said"]}])
+
+    end = finish_step("B", "s1.result")
+    roles = {"triage": [plan("Say A")], "plan": [plan("Say B")] * drafts, "execute": [end]}
+    async with Agent(ScriptedModel(roles=roles, strict=False), storage="memory:") as agent:
+        run = await agent.resume(await agent.start("Say it"), said)
+        run = await agent.resume(run, "approve") if run.status == "waiting" else run
+        row, *later = (run.receipt or {})["approvals"]
+    assert (row["decision"], row["shown"]) == (decision, ["Say A"])
+    assert all("shown" not in each for each in later)
