@@ -96,7 +96,8 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
     observed = {entry["id"]: _observation_line(entry) for entry in conversation.observations}
     for change in receipt["effects"]:
-        body = {**observed.pop(change["id"], {}), **change}
+        said = {"source": change["by"]} if change.get("by") else {}
+        body = {**observed.pop(change["id"], {}), **change, **said}
         yield "refusal" if change.get("result") == "refused" else "change", body
         cited.update(change.get("settled") or ())
     for id, body in observed.items():

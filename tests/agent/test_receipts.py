@@ -120,6 +120,9 @@ async def test_each_change_counts_once_and_what_was_never_made_is_none(answer: s
     assert [body["id"] for body in changes if body["ok"]] == ["s1.1", *([happened] if happened else [])]
     assert [body["id"] for body in changes if body.get("unknown")] == ([] if happened else ["s1.3"])
     assert all(body["length"] and body["at"] for body in changes)
+    sources = {body["id"]: body["source"] for body in changes}
+    assert sources["s1.1"] == "tool"
+    assert sources["s1.3"] == ("tool" if answer == "skip" else "user")
     assert changes[1]["why"].startswith("declined")
     assert "sk-live" not in json.dumps(lines)
     assert refusals[-1]["why"] == "Not run: a policy refuses it: order 4 is blocked"
