@@ -190,6 +190,10 @@ class JournalEntry(TypedDict):
     """False for a call with effects that was refused before its tool began, or that a person left out."""
     confirmed: NotRequired[bool]
     """True if the call was not made, since a person said that an equal one had taken effect."""
+    failed: NotRequired[bool]
+    """True if the call was made and what it returns is a failure, such as that of a program with an exit code."""
+    reads: NotRequired[list[str]]
+    """Of a call with effects: what its result also depends on; see `find_later_change`."""
     refused: NotRequired[int]
     """Of a write that was certainly refused, and does not succeed by waiting: how often people had spoken by then; see
     `limit_refusals` of `graph/step/gates.py`."""

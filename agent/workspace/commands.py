@@ -57,8 +57,12 @@ class AllowList:
 
     def describe(self) -> str:
         """Return what may run, for a model: the programs, and the command lines that no person has to approve."""
-        free = ", ".join(shlex.join(line) + (" …" if more else "") for line, more in self.lines)
-        return ", ".join(sorted(self.programs)) + (f"; without asking the user: {free}" if free else "")
+        return ", ".join(sorted(self.programs)) + (f"; without asking the user: {self.free}" if self.free else "")
+
+    @property
+    def free(self) -> str:
+        """The command lines that no person has to approve."""
+        return ", ".join(shlex.join(line) + (" …" if more else "") for line, more in self.lines)
 
     def asks(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to approve a call: its program is allowed, but its arguments are not, or it may
@@ -152,7 +156,7 @@ def run_command(
     *,
     box: Box | None = None,
     stop: threading.Event | None = None,
-) -> str:
+) -> tuple[str, dict[str, Any]]:
     """Run a program in the workspace folder, without a shell. Returns exit_code, stdout and stderr.
 
     What it leaves running in the background is ended with it.
@@ -181,7 +185,26 @@ def run_command(
     if ended.code is None:
         reason = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
         raise Unanswered(f"{reason}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
-    return json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
+    shown = json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
+    return shown, {"failed": True} if ended.code else {}
+
+
+def command_succeeds(
+    root: Root,
+    allowed: AllowList,
+    command: CommandLine,
+    timeout: Seconds = 60,
+    *,
+    box: Box | None = None,
+    stop: threading.Event | None = None,
+) -> str:
+    """Succeed if a program ends with exit code 0, else fail with its output. For checks."""
+    if allowed.asks({"command": command}) or find_allowed(allowed.programs, command[0]) is None:
+        raise ToolException(f"{shlex.join(command)[:200]!r} may not run unasked; {allowed.describe()}")
+    shown, failed = run_command(root, allowed.programs, command, timeout, box=box, stop=stop)
+    if failed:
+        raise ToolException(shown)
+    return shown
 
 
 def build_environment(path: str, home: str) -> dict[str, str]:

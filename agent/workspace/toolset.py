@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.box import BoxChoice, describe_box, find_box
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
-from donewhen.agent.workspace.commands import read_allow_list, run_command
+from donewhen.agent.workspace.commands import command_succeeds, read_allow_list, run_command
 from donewhen.agent.workspace.data.query import FileFacts, describe_data, plain_columns, query_data
 from donewhen.agent.workspace.files import (
     Written,
@@ -77,8 +77,21 @@ def workspace_tools(
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
         conditions = functools.partial(describe_box, around)
+        if allowed.lines:
+            succeeds = functools.partial(command_succeeds, allowed=allowed, box=around)
+            tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True))
+            tools[-1].description += f" Possible: {allowed.free}."
         tools.append(
-            _tool(run, folder, "write", seconds="timeout", repeatable=True, asks=allowed.asks, conditions=conditions)
+            _tool(
+                run,
+                folder,
+                "write",
+                seconds="timeout",
+                repeatable=True,
+                reads=["."],
+                asks=allowed.asks,
+                conditions=conditions,
+            )
         )
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
         tools[-1].description = f"{first}; allowed: {allowed.describe()}. {f'{conditions()} ' if around else ''}{rest}"

@@ -703,6 +703,10 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         entry["confirmed"] = True
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
+        if isinstance(outcome.artifact, Mapping) and outcome.artifact.get("failed") is True:
+            entry["failed"] = True
+        if tool.reads:
+            entry["reads"] = [*tool.reads]
     if outcome.ok and tool and tool.users_text:
         entry["users_text"] = True
     if outcome.images:

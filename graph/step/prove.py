@@ -517,5 +517,6 @@ async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
         note = f"the check {check['tool']} itself failed: {outcome.text[:200]!r}"
         return {**verdict, "verdict": "unverified", "note": note}
     # In a thread, because a pattern may take a second.
-    met, why = await run_in_thread(partial(meets, check["expect"], outcome.ok, outcome.text))
+    ok = outcome.ok and not entry.get("failed")
+    met, why = await run_in_thread(partial(meets, check["expect"], ok, outcome.text))
     return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {why}"}

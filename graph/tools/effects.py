@@ -53,6 +53,7 @@ NAMED_CHARS = 300
 """The most characters per argument when a call with an unknown outcome is named."""
 MORE_FILES = "…"
 """Stands for the files of an artifact that were too many."""
+STORED_PARTS = ("asks", "answers", "asked", "first", "position", "transcript")
 PAGE = 500
 """Items per request to a store."""
 IS_UNKNOWN = (
@@ -655,11 +656,13 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
 
 
 def storable_artifact(outcome: CallOutcome) -> dict[str, Any] | None:
-    """Return the stored parts of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
+    """Return the stored parts of an artifact: `files` (path → content), an executor's `transcript` and `asks`, and
+    whether the call `failed`.
+    """
     artifact = outcome.artifact if isinstance(outcome.artifact, Mapping) else {}
-    parts = {
-        key: artifact[key] for key in ("asks", "answers", "asked", "first", "position", "transcript") if key in artifact
-    }
+    parts = {key: artifact[key] for key in STORED_PARTS if key in artifact}
+    if artifact.get("failed") is True:
+        parts["failed"] = True
     if isinstance(files := artifact.get("files"), Mapping):
         parts["files"] = _storable_files(files)
     return parts or None

@@ -153,6 +153,8 @@ class KnownTool:
         """True if the tool is only for checks of criteria, not for work."""
         self.repeatable: bool = self.effect != "write" or metadata.get("repeatable") is True
         """True if an equal call that succeeded may be made again without a question."""
+        self.reads: tuple[str, ...] = _declared_names(tool.name, "read", metadata.get("reads")) or ()
+        """What the result of a call with effects also depends on, such as "." for all files."""
         self.users_text: bool = metadata.get("users_text") is USERS_TEXT
         """True if what it returns are words of the user, which are not framed as foreign."""
         self.one_line: str = _first_sentences(tool.description, 1)

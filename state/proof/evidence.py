@@ -397,7 +397,8 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
             grounding.problems.append(_failure(cited))
             return
     item: dict[str, Any] = {"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})}
-    stale = before and cited in scope.index and find_later_change(scope.entries, scope.index[cited])
+    is_old = before or (cited in scope.index and "reads" in scope.entry(cited))
+    stale = is_old and cited in scope.index and find_later_change(scope.entries, scope.index[cited])
     part = cited in scope.index and not was_read_whole(scope.entry(cited), scope.recalled)
     grounding.evidence.append({**item, **({"before": True} if stale else {}), **({"part": True} if part else {})})
     if not isinstance(quote, str):
@@ -415,11 +416,20 @@ def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope) ->
     entry = scope.entry(cited)
     if entry["source"] == "result" and not scope.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
-    if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
+    is_error = not entry["ok"] or entry.get("failed")
+    if is_error and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
         return _failure(cited)
-    if not before and (later := find_later_change(scope.entries, scope.index[cited])):
+    if before or not (later := find_later_change(scope.entries, scope.index[cited])):
+        return None
+    if "reads" not in entry:
         return _why_outdated(cited, quote, later, scope)
-    return None
+    # A later step cannot make the call again; its evidence is marked as that of before a change.
+    return _from_before(cited, "made", later, "make the call again") if later["step"] == entry["step"] else None
+
+
+def _from_before(cited: str, done: str, later: JournalEntry, instead: str) -> str:
+    was = f"{cited} was {done} before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
+    return f'{was}; {instead}, or add "before": true if you mean it as it was'
 
 
 def _failure(cited: str) -> str:
@@ -441,16 +451,14 @@ def is_change(entry: JournalEntry) -> bool:
 
 def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceScope) -> str | None:
     """Return why a read from before a change proves nothing; None if a later read has the same result."""
-    was = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := scope.again.get(cited)) is None:
-        return f'{was}; look again, or add "before": true if you mean it as it was'
+        return _from_before(cited, "read", later, "look again")
     now, same = scope.entry(new), scope.entry(new)["text"] == scope.entry(cited)["text"]
     if quote and isinstance(quote, str) and not scope.is_in_arguments(cited, quote):
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    hint = 'cite that, or add "before": true if you mean it as it was'
-    return f"{was}; read again, as {new}, it says something else: {hint}"
+    return _from_before(cited, "read", later, f"read again, as {new}, it says something else: cite that")
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
@@ -462,7 +470,8 @@ def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
         if reference.get("before") is not True
     ]
     cited_ids = [id for id in dict.fromkeys(ids) if id in scope.index]
-    return [id for id in cited_ids if scope.entry(id)["ok"] and find_later_change(scope.entries, scope.index[id])]
+    reads = [id for id in cited_ids if scope.entry(id)["ok"] and scope.entry(id)["effect"] == "read"]
+    return [id for id in reads if find_later_change(scope.entries, scope.index[id])]
 
 
 def _known_ids(scope: EvidenceScope) -> str:

@@ -142,13 +142,14 @@ def is_tool_call(entry: JournalEntry) -> bool:
 def find_later_change(journal: Sequence[JournalEntry], index: int) -> JournalEntry | None:
     """Return the first later change of what an observation read, or of something in that folder; None if there is none.
 
-    Only reads can become stale.
+    Reads can become stale, and calls that say what they also read, such as a run of the tests. For these, other such
+    calls are no changes, because nobody knows what they changed.
     """
     entry = journal[index]
-    if entry["effect"] != "read":
-        return None
-    targets = entry["targets"]
+    targets = entry["targets"] if entry["effect"] == "read" else entry.get("reads") or ()
     for later in journal[index + 1 :] if targets else ():
+        if "reads" in entry and "reads" in later:
+            continue
         if later["effect"] in WRITES and any(
             _overlap(changed, target) for changed in later["targets"] for target in targets
         ):

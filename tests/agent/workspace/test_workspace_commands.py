@@ -304,3 +304,89 @@ def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None
     assert "allowed: echo, ls; without asking the user: echo hello. " in tool.description
     with pytest.raises(ToolException, match=r'Give the command as a list: \["echo", "hello"\]'):
         tool.invoke({"command": ["echo hello"]})
+
+
+TESTS = [sys.executable, "-B", "check.py"]
+EDIT = call("edit_file", path="price.py", old="1", new="2")
+
+
+async def play_tests(folder: Path, replies: list[Any], wrong: bool = False, **step: Any) -> Any:
+    """A step in a folder of one file and its test, of which the command line is allowed exactly."""
+    (folder / "price.py").write_text("x = 2\n" if wrong else "x = 1\n")
+    (folder / "check.py").write_text("import price; assert price.x == 1; print('OK')")
+    tools = workspace_tools(folder, commands=[shlex.join(TESTS)], box="off")
+    planned = submit_plan([{"content": "Test", "tools": ["run_command", "edit_file"], **step}])
+    model = ScriptedModel(roles={"triage": [planned], "execute": replies, "deliver": lambda *_: "Done."}, strict=False)
+    return await play(model, tools, settings={"confirm": "never", "on_failure": "deliver", "max_refusals": 1})
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+async def test_a_planned_call_that_fails_shows_nothing(tmp_path: Path, wrong: bool) -> None:
+    """X05, Q73: tests that end with an exit code make no criterion true, whatever the plan promises of the call."""
+    tests = {"tool": "run_command", "arguments": {"command": TESTS}}
+    flow = await play_tests(
+        tmp_path, [give_up("they fail")], wrong, done_when=[{"text": "They pass", "call": 1}], calls=[tests]
+    )
+    assert flow.status == ("failed" if wrong else "completed")
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+async def test_a_command_decides_a_criterion(tmp_path: Path, wrong: bool) -> None:
+    """X05: one that was allowed exactly, however the step claims it; other commands are no checks."""
+    check = {"tool": "command_succeeds", "arguments": {"command": TESTS}}
+    replies, done_when = [finish_step("Done", ["s1.1"])] * 2, [{"text": "They pass", "check": check}]
+    flow = await play_tests(tmp_path, replies, wrong, done_when=done_when, tools=["read_file"])
+    assert flow.status == ("failed" if wrong else "answered")
+    assert flow.step("s1")["verdicts"][0]["verdict"] == ("failed" if wrong else "proven")
+    succeeds = workspace_tools(tmp_path, commands=["sh", "echo a"])[-2]
+    assert succeeds.name == "command_succeeds"
+    for command in (["sh", "-c", "true"], ["echo", "b"], ["ls"]):
+        with pytest.raises(ToolException, match="may not run unasked"):
+            succeeds.invoke({"command": command})
+    assert "command_succeeds" not in [tool.name for tool in workspace_tools(tmp_path, commands=["sh"])]
+
+
+@pytest.mark.parametrize(("before", "status"), [({}, "failed"), ({"before": True}, "completed")])
+async def test_a_test_before_the_last_change_shows_nothing(tmp_path: Path, before: Any, status: str) -> None:
+    """X05, F9: a command's result is older than what was changed after it, unless it is meant as it was."""
+    tested = call("run_command", command=TESTS)
+    claim = {"criterion": 1, "met": True, "evidence": [{"observation": "s1.1", "quote": "exit_code", **before}]}
+    replies = [tested, EDIT, finish_step("They pass", goal_check=[claim])]
+    flow = await play_tests(tmp_path, replies, done_when=["They pass"])
+    assert flow.status == status
+    if status == "failed":
+        note = flow.step("s1")["verdicts"][0]["note"]
+        assert note.startswith("s1.1 was made before s1.2 (edit_file) changed price.py; make the call again, or add")
+    else:
+        assert flow.step("s1")["verdicts"][0]["evidence"][0]["before"] is True
+
+
+async def test_tests_that_run_after_the_change_count(tmp_path: Path) -> None:
+    """X05, F9: two commands after the last change are both of now, and failing ones need a quote of what they say."""
+    tested = call("run_command", command=TESTS)
+    replies = [tested, EDIT, tested, tested, finish_step("They fail", [("s1.3", "AssertionError"), ("s1.4", "1")])]
+    flow = await play_tests(tmp_path, replies, done_when=["It is known", "It is known again"])
+    assert flow.status == "completed"
+    unquoted = await play_tests(
+        tmp_path, [tested, EDIT, tested, finish_step("Fine", ["s1.3"])], done_when=["They pass"]
+    )
+    assert unquoted.status == "failed"
+    assert "s1.3 failed, so it proves nothing" in unquoted.step("s1")["verdicts"][0]["note"]
+
+
+async def test_a_later_step_marks_an_earlier_result(tmp_path: Path) -> None:
+    """X05, F9: the step that ran the tests stays done; who cites them after another change is told so."""
+    (tmp_path / "check.py").write_text("print('OK')")
+    (tmp_path / "price.py").write_text("x = 1\n")
+    tools = workspace_tools(tmp_path, commands=[shlex.join(TESTS)], box="off")
+    planned = [
+        {"content": "Test", "done_when": ["They pass"], "tools": ["run_command"]},
+        {"content": "Change", "done_when": ["They passed before"], "tools": ["edit_file"], "depends_on": ["s1"]},
+    ]
+    work = {
+        "s1": [call("run_command", command=TESTS), finish_step("They pass", [("s1.1", "OK")])],
+        "s2": [EDIT, finish_step("Changed", [("s1.1", "OK")])],
+    }
+    model = ScriptedModel(roles={"triage": [submit_plan(planned)], "execute": work, "deliver": lambda *_: "Done."})
+    flow = await play(model, tools, settings={"confirm": "never"})
+    assert flow.step("s2")["verdicts"][0]["evidence"] == [{"observation": "s1.1", "quote": "OK", "before": True}]
