@@ -68,13 +68,15 @@ class AllowList:
         """Return whether a person has to approve a call: its program is allowed, but its arguments are not, or it may
         start programs of the repository.
         """
-        command = list(arguments["command"])
-        if (name := find_allowed(self.programs, command[0])) is None:
-            return False  # the call is refused anyway
-        if arguments.get("repository_programs"):
-            return True
-        command[0] = name
-        return not any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
+        is_refused_anyway = find_allowed(self.programs, arguments["command"][0]) is None
+        return not (is_refused_anyway or self.allows(arguments))
+
+    def allows(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the call is one of the command lines that are allowed without asking."""
+        program, *rest = arguments["command"]
+        command = [find_allowed(self.programs, program), *rest]
+        is_line = any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
+        return is_line and not arguments.get("repository_programs")
 
 
 def find_allowed(programs: Mapping[str, str], program: str) -> str | None:
@@ -149,7 +151,7 @@ class ProgramEnd:
 
 def run_command(
     root: Root,
-    programs: Mapping[str, str],
+    allowed: AllowList,
     command: CommandLine,
     timeout: Seconds = 60,
     repository_programs: RepositoryPrograms = (),
@@ -161,10 +163,11 @@ def run_command(
 
     What it leaves running in the background is ended with it.
     """
+    programs = allowed.programs
     if (name := find_allowed(programs, command[0])) is None:
         words = command[0].split()
         hint = f" Give the command as a list: {json.dumps(words)[:200]}." if words and words[0] in programs else ""
-        raise ToolException(f"{command[0][:80]!r} is not allowed; allowed are {', '.join(sorted(programs))}.{hint}")
+        raise ToolException(f"{command[0][:80]!r} is not allowed; allowed are {allowed.describe()}.{hint}")
     if any("\0" in argument for argument in command):
         raise ToolException("An argument holds a NUL character.")
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
@@ -199,9 +202,9 @@ def command_succeeds(
     stop: threading.Event | None = None,
 ) -> str:
     """Succeed if a program ends with exit code 0, else fail with its output. For checks."""
-    if allowed.asks({"command": command}) or find_allowed(allowed.programs, command[0]) is None:
+    if not allowed.allows({"command": command}):
         raise ToolException(f"{shlex.join(command)[:200]!r} may not run unasked; {allowed.describe()}")
-    shown, failed = run_command(root, allowed.programs, command, timeout, box=box, stop=stop)
+    shown, failed = run_command(root, allowed, command, timeout, box=box, stop=stop)
     if failed:
         raise ToolException(shown)
     return shown

@@ -32,7 +32,7 @@ from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 
-RUNTIME_ARGUMENTS = ["root", "programs", "facts", "box", "stop"]
+RUNTIME_ARGUMENTS = ["root", "allowed", "facts", "box", "stop"]
 PATH = ["path"]
 
 
@@ -73,7 +73,7 @@ def workspace_tools(
     if commands:
         allowed = read_allow_list(commands)
         around = find_box(box, allowed.programs, network=network)
-        run = functools.partial(run_command, programs=allowed.programs, box=around)
+        run = functools.partial(run_command, allowed=allowed, box=around)
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
         conditions = functools.partial(describe_box, around)
@@ -81,18 +81,8 @@ def workspace_tools(
             succeeds = functools.partial(command_succeeds, allowed=allowed, box=around)
             tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True))
             tools[-1].description += f" Possible: {allowed.free}."
-        tools.append(
-            _tool(
-                run,
-                folder,
-                "write",
-                seconds="timeout",
-                repeatable=True,
-                reads=["."],
-                asks=allowed.asks,
-                conditions=conditions,
-            )
-        )
+        how: dict[str, Any] = {"repeatable": True, "reads": ["."], "seconds": "timeout", "conditions": conditions}
+        tools.append(_tool(run, folder, "write", asks=allowed.asks, allowed=allowed.allows, **how))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
         tools[-1].description = f"{first}; allowed: {allowed.describe()}. {f'{conditions()} ' if around else ''}{rest}"
     return tools

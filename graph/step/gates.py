@@ -387,9 +387,11 @@ def _approval_reason(call: Call, context: StepContext) -> Reason | None:
         return "each"
     if delegated or approvals == "never" or tool.effect == "read":
         return None  # of a delegated call, the approved plan names the executor
+    if (approval := tool.approval(call["args"])) == "allowed":
+        return None
     if call["name"] not in context.state["granted_tools"]:
         return "unlisted"
-    if approvals != "shown" or (approval := tool.approval(call["args"])) == "free":
+    if approvals != "shown" or approval == "free":
         return None
     return "by_tool" if approval == "ask" else "new"
 

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 EffectKind = Literal["read", "idempotent", "write"]
 """The effect of a call on the world: none, the same each time, or another one each time."""
-Approval = Literal["ask", "free", "by_targets"]
-"""When a call in an approved plan must be approved by itself: always, never, or if a target is new to people."""
+Approval = Literal["ask", "free", "by_targets", "allowed"]
+"""When a call in an approved plan must be approved by itself: always, never, or if a target is new to people. An
+`allowed` call needs no plan either: a person allowed exactly it before the run."""
 
 USERS_TEXT = object()
 """Key of `metadata` for a tool whose results are the user's own words, such as skills. A server's JSON
@@ -142,7 +143,7 @@ class KnownTool:
     def __init__(self, tool: BaseTool, effect: EffectKind | None = None) -> None:
         self.tool = tool
         metadata = tool.metadata or {}
-        for name in ("probe", "replaces", "conditions"):
+        for name in ("probe", "replaces", "conditions", "allowed"):
             if metadata.get(name) is not None and not callable(metadata[name]):
                 raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
@@ -172,17 +173,20 @@ class KnownTool:
             _ = self.closed, self.parameters
 
     def approval(self, arguments: Mapping[str, Any] | None = None) -> Approval:
-        """Return whether a call that an approved plan covers must be approved by itself.
+        """Return whether a call that an approved plan covers must be approved by itself, or needs no plan.
 
+        `metadata["allowed"]` is a function of the arguments that returns True for calls that a person allowed.
         `metadata["asks"]` is True (`ask`), False (`free`), or a function of the arguments that returns one of them or
         None (`by_targets`); if it raises, the call must be approved. Without `arguments`, the answer is for all calls.
         """
-        asks = self._asks
-        if callable(asks):
+        asks, allowed = self._asks, (self.tool.metadata or {}).get("allowed")
+        if callable(asks) or allowed:
             if arguments is None:
                 return "by_targets"
             try:
-                asks = asks(copy.deepcopy(dict(arguments)))
+                if allowed and allowed(copy.deepcopy(dict(arguments))) is True:
+                    return "allowed"
+                asks = asks(copy.deepcopy(dict(arguments))) if callable(asks) else asks
             except Exception:
                 return "ask"
         if asks is None:

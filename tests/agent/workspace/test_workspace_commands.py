@@ -298,12 +298,37 @@ async def test_a_command_asks_unless_its_arguments_were_allowed(
     assert not (tmp_path / "escaped.txt").exists()
 
 
+@pytest.mark.parametrize("confirm", ["writes", "never"])
+@pytest.mark.parametrize(
+    ("called", "asks"),
+    [
+        (call("run_command", command=["echo", "all"]), False),
+        (call("run_command", command=["echo", "all", "-n"]), True),
+        (call("run_command", command=["rm", "-rf", "."]), True),
+        (call("write_file", path="a.txt", content="a"), True),
+    ],
+)
+async def test_an_allowed_command_line_runs_unasked_in_every_step(
+    tmp_path: Path, confirm: str, called: Any, asks: bool
+) -> None:
+    """N74, X25: also in a step whose plan does not list run_command. Any other call, and a change of a file, asks."""
+    plan = submit_plan([{"content": "look", "done_when": ["it is done"], "tools": ["read_file"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [called, finish_step("done", "s1.1")]})
+    tools = workspace_tools(tmp_path, commands=["echo all", "echo"])
+    flow = await play(model, tools, settings={"verification": "grounded", "confirm": confirm})
+    assert [pause["kind"] for pause in flow.run.pending] == (["tool"] if asks else [])
+    assert asks or flow.journal[0]["ok"]
+    assert not (tmp_path / "a.txt").exists()
+
+
 def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None:
     """X05: the lines that nobody is asked about are in the description; a line as one text is corrected."""
     tool = command_tool(tmp_path, "echo hello", "ls")
     assert "allowed: echo, ls; without asking the user: echo hello. " in tool.description
     with pytest.raises(ToolException, match=r'Give the command as a list: \["echo", "hello"\]'):
         tool.invoke({"command": ["echo hello"]})
+    with pytest.raises(ToolException, match="allowed are echo, ls; without asking the user: echo hello"):
+        tool.invoke({"command": ["cat"]})
 
 
 TESTS = [sys.executable, "-B", "check.py"]
