@@ -29,6 +29,7 @@ from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
 CUT_OFF = "the reply was cut off at the output limit; say less"
+TEXT_ALONE = "a text alone decides nothing here"
 Change = TypeVar("Change")
 """What a round returns: the update of a node, or the end of a work inside a node."""
 

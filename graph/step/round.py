@@ -23,7 +23,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
-from donewhen.graph.round import Role, make_round, no_objections
+from donewhen.graph.round import TEXT_ALONE, Role, make_round, no_objections, send_back
 from donewhen.graph.step.calls import count_silence, silence_hint
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.step.program import ProgramCalls
@@ -33,7 +33,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.channels import REPLIES, Json, Step, apply_update, difference
 from donewhen.state.language.texts import known_language, primary_language, say_why
-from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED
+from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED, SILENT_ROUNDS
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import CLAIMS, EXECUTE, PROGRAM
 from donewhen.state.records import StepChange, StepClaim, StepStatus
@@ -165,10 +165,18 @@ class StepRound(StepWork):
         return replace(decision, arguments={"printed": bool(printed.calls or printed.problems)})
 
     async def speak(self, message: AIMessage, decision: Decision) -> Step:
-        """Go on after speech, which was streamed already; say that a call printed in it was not made (N10)."""
-        hint = silence_hint(self.state, self.runtime, self._note_silence().record["silent"])
+        """Go on after speech, which was streamed already; say that a call printed in it was not made (N10).
+
+        After several rounds without anything new, speech alone counts as a reply that cannot be used.
+        """
+        corrections = self.record["corrections"]
+        silent = self._note_silence().record["silent"]
+        hint = silence_hint(self.state, self.runtime, silent)
         text = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
-        return self.go_on([message, HumanMessage(text)])
+        messages = [message, HumanMessage(text)]
+        if silent <= SILENT_ROUNDS:
+            return self.go_on(messages)
+        return send_back(self.note(corrections=corrections), TEXT_ALONE, messages)
 
     async def store_calls(self, message: AIMessage, decision: Decision) -> Step:
         """Put the calls into the record, with a claim that came with them; they are made next."""

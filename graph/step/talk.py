@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage
 
 from donewhen.graph.llm.reply import Decision, UnusableReply
-from donewhen.graph.round import Role, Work, make_round
+from donewhen.graph.round import TEXT_ALONE, Role, Work, make_round
 from donewhen.graph.step.gates import CallContext
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import say_why
@@ -74,4 +74,4 @@ class Talk(Work[Result | None], Generic[Result]):
 
 async def refuse_text(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
     """Refuse a text where a call is asked for."""
-    return UnusableReply(["a text alone decides nothing here"], printed=talk.prints)
+    return UnusableReply([TEXT_ALONE], printed=talk.prints)

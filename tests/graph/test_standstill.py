@@ -49,6 +49,20 @@ async def test_who_is_asked_for_more_learns_that_it_led_nowhere() -> None:
         assert "- s1: do it (nothing new in its last 5 rounds)" in flow.run.pending[0]["question"]
 
 
+async def test_a_step_that_only_talks_ends() -> None:
+    """X05, X11: once nothing new came in five rounds, a third text without a call in a row fails the step; a call lets
+    it go on. Of two such steps each counts its own.
+    """
+    talks = ["Hm."] * 20
+    planned = [{"content": each, "depends_on": []} for each in ("talk", "look")]
+    model = steps(planned, {"s1": talks, "s2": [*talks[:7], SAME, *talks]})
+    flow = await play(model, [look], effects=READ, settings={**FREE, "on_failure": "deliver"})
+    assert [flow.step(id)["rounds"] for id in ("s1", "s2")] == [8, 16]
+    for id in ("s1", "s2"):
+        assert flow.step(id)["status"] == "failed"
+        assert "a text alone decides nothing here" in flow.step(id)["reason"]
+
+
 async def test_the_planner_learns_that_it_led_nowhere() -> None:
     """X11, X10: so that it plans another way."""
     model = steps(

@@ -60,7 +60,7 @@ async def test_every_limit_stops_a_model_that_never_stops(of: str, limit: dict[s
     if calls == 0 and "tool_calls" in limit:
         pytest.skip("a model that only talks makes no tool calls")
     key, amount = next(iter(limit.items()))
-    settings = {"confirm": "never", "on_exhausted": "deliver", of: limit}
+    settings = {"confirm": "never", "on_exhausted": "deliver", "max_corrections": 1_000, of: limit}  # else talk ends
     flow = await play(Models(talker(calls), prices=PRICES), [look], effects=EFFECTS, settings=settings)
     assert flow.status == "exhausted"
     assert all(flow.step(id)["status"] == "exhausted" for id in ("s1", "s2"))
