@@ -31,6 +31,7 @@ from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
 from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
+from donewhen.agent.workspace.box import describe_box, find_box
 from donewhen.clients import DEMO, Json, known_language, read_word
 from donewhen.workspace import Skills, workspace_tools
 
@@ -72,6 +73,13 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
 
+def _say_boxless(terminal: Terminal, choices: Choices) -> None:
+    """Say what allowed programs can reach if they have no box, because not every one of them asks."""
+    if choices.allow_commands and find_box(choices.box, {}, network=choices.network) is None:
+        names, rights = ", ".join(choices.allow_commands), describe_box(None, terminal.language)
+        terminal.line(terminal.say("boxless", names=names, rights=rights), "dim")
+
+
 def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
     """Read the skills; ask once whether to follow the folder's own. If nobody can be asked, they are not followed."""
     skills = Skills(choices.dir, trust=choices.trust_skills)
@@ -101,6 +109,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     thread = _conversation(request, output.view)
     if not output.quiet:
         _say_demo(terminal, choices, config)
+        _say_boxless(terminal, choices)
     skills = None if output.quiet else _read_skills(terminal, choices)
     if terminal.listens:
         choices.settings.setdefault("when_busy", "next_round")

@@ -93,6 +93,18 @@ def test_yes_covers_what_stays_in_the_folder_and_nothing_else(shell: Shell) -> N
     assert "--approve" in result.stderr
 
 
+def test_a_run_says_at_its_start_that_allowed_programs_have_no_box(shell: Shell) -> None:
+    """X25: also where nothing asks; in the words of the questions. Without programs there is nothing to say."""
+    execute = [call("run_command", command=["true", "a"]), finish_step("ran", "s1.1")]
+    plan = submit_plan([{"content": "Run", "done_when": ["it ran"], "tools": ["run_command"]}])
+    for commands, said in (((), 0), (("--allow-command", "true a", "--allow-command", "echo"), 1)):
+        work = execute if commands else [call("list_files"), finish_step("ran", "s1.1")]
+        with scripted(shell, triage=[plan], execute=work, strict=False):
+            result = shell.run("--yes", "--box", "off", *commands)
+        assert result.stderr.count("Allowed: true a, echo. It runs") == said, result.stderr
+        assert result.stderr.count("without a box: it can change whatever you can") == said
+
+
 def test_yes_answers_no_questions(shell: Shell) -> None:
     """C07: a question stays a question; the answer can be an option's number."""
     execute = [[call("list_files")], ask_user("Which kind?", ["all", "text"]), finish_step("3 text files", "s1.1")]
