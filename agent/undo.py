@@ -108,6 +108,10 @@ class Undoing:
                 f"there is no step or call {step!r} in that request; there are {', '.join(names) or 'none'}"
             )
         chosen = [(key, entry) for key, entry in of_turn if not wanted or wanted in (entry["step"], entry["id"])]
+        self._others = [
+            (key, entry) for key, entry in entries if (key, entry) not in chosen and not entry.get("undone")
+        ]
+        self._turn = current
         tools = {entry["tool"] for _, entry in chosen if entry.get("by_tool")}
         found = {tool: undo_of(tool) for tool in {*tools, *(entry["tool"] for entry in journal)}}
         self._undos = {tool: undo for tool, undo in found.items() if undo and not isinstance(undo, str)}
@@ -142,9 +146,23 @@ class Undoing:
         of_files = iter(await run_in_thread(partial(check_changes, files)))
         of_tools = iter(await self._check_tools([entry for _, entry in self.entries if entry.get("by_tool")]))
         outcomes = [next(of_tools if entry.get("by_tool") else of_files) for _, entry in self.entries]
+        outcomes = [
+            ("refused", self._later_change(*each) or why) if result == "refused" else (result, why)
+            for each, (result, why) in zip(self.entries, outcomes, strict=True)
+        ]
         if "refused" in (result for result, _ in outcomes):
             outcomes = [("left", WAITS) if each[0] == "restored" else each for each in outcomes]
         return self._report(outcomes)
+
+    def _later_change(self, key: str, entry: Json) -> str:
+        """Return which later change of the same file is not among these, and has to be undone first; "" if none is."""
+        paths = {entry["path"], entry.get("to") or entry["path"]}
+        for other_key, other in self._others:  # the latest first
+            is_same = other.get("root") == entry.get("root") and not paths.isdisjoint((other["path"], other.get("to")))
+            if other_key > key and is_same:
+                request = "" if other["turn"] == self._turn else f"{other['turn']}:"
+                return f"{request}{other['id']} changed it later; undo that first"
+        return ""
 
     async def _check_tools(self, entries: Sequence[Json]) -> list[tuple[Result, str]]:
         """Return the result of undoing changes of tools, latest first, each on what the later ones leave."""

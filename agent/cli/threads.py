@@ -235,6 +235,8 @@ def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_
         print(f"Thread {clean(short_id(info.thread_id))}: {shorten(info.goal, 68)}", file=sys.stderr)
     report = view.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
     lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
+    if report.status == "refused":
+        lines.append("Take back what was changed since, and undo again, or keep the file.")
     lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]
     view.finish(report.to_dict(), lines, "No file was changed.")
     if report.status == "refused":

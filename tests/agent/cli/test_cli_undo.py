@@ -60,3 +60,24 @@ def test_undo_is_refused_in_the_words_of_its_siblings(shell: Shell) -> None:
     waits = shell("undo", shell.waiting(), "--json")
     assert waits.exit_code == Exit.WAITING
     assert one_object(waits)["error"]["kind"] == "ThreadWaiting"
+
+
+def test_an_undo_names_the_later_change_that_is_in_its_way(shell: Shell) -> None:
+    """0071: of the run's own changes of a file, the later one comes first; after a person's edit it says what to do."""
+    steps = [{**WRITE, "content": each, "tools": ["write_file"]} for each in ("Write", "Write again")]
+    execute = {
+        id: [call("write_file", path="a.txt", content=id), finish_step("Changed.", f"{id}.1")] for id in ("s1", "s2")
+    }
+    with scripted(shell, triage=[submit_plan(steps)], execute=execute, deliver=["Changed."]):
+        thread = str(one_object(shell.run("--yes", "--json", "--verification", "grounded"))["thread_id"])
+    refused = shell("undo", thread, "--step", "s1")
+    assert refused.exit_code == Exit.FAILED
+    assert "REFUSED       s1.1  a.txt: s2.1 changed it later; undo that first" in refused.stdout
+    assert shell("undo", thread, "--step", "s2").exit_code == Exit.COMPLETED
+    (shell.work / "a.txt").write_text("mine")
+    refused = shell("undo", thread, "--step", "s1")
+    assert "a.txt changed since" in refused.stdout
+    assert "Take back what was changed since, and undo again, or keep the file." in refused.stdout
+    (shell.work / "a.txt").write_text("s1")
+    assert shell("undo", thread, "--step", "s1").exit_code == Exit.COMPLETED
+    assert (shell.work / "a.txt").read_text() == "a.txt"
