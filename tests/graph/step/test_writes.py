@@ -52,7 +52,11 @@ class Bank:
 
 
 @pytest.mark.parametrize(
-    ("said", "paid"), [("it happened", 1), ("it did not", 2), ("skip", 1)], ids=["it did", "it did not", "skip"]
+    ("said", "paid"),
+    [
+        *[("it happened", 1), ("it did not", 2), ("skip", 1), ("run it again", 2), ("again", 2), ("Noch einmal.", 2)],
+        *[("2", 2), ("もう一度", 2), ("otra vez", 2), ("再做一次", 2), ("Refaire", 2)],
+    ],
 )
 async def test_a_write_that_timed_out_is_not_repeated_unasked(said: str, paid: int) -> None:
     """W1, X20, R03: nobody knows what it did; the next round has another key, and still it is the same payment."""
@@ -62,6 +66,7 @@ async def test_a_write_that_timed_out_is_not_repeated_unasked(said: str, paid: i
     flow = await play(model, [bank.tool()], answers=[said], settings={**SHORT, "on_failure": "deliver"})
     assert [pause["kind"] for pause in flow.pauses] == ["effect"]
     assert "it may have taken effect" in flow.pauses[0]["question"]
+    assert "it did not, or only in part: do it again" in flow.pauses[0]["options"]
     assert len(bank.paid) == paid
 
 
