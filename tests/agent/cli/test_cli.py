@@ -1,5 +1,6 @@
 """The command as scripts use it: exit codes, one JSON object, answers from options, no terminal. Nothing hangs."""
 
+import importlib.metadata
 import json
 import shlex
 import sys
@@ -354,6 +355,12 @@ def test_doctor_says_what_is_missing_and_what_is_broken(shell: Shell, tmp_path: 
     meant = shell("doctor", "--json", DONEWHEN_MODEL="opnai:gpt-5", OPENAI_API_KEY="sk-x")
     assert (meant.exit_code, findings(meant)["model"]) == (Exit.FAILED, "broken")
     assert "Did you mean 'openai'" in meant.stdout
+
+
+def test_doctor_names_every_extra(shell: Shell) -> None:
+    """L8: those that the package's own metadata lists."""
+    extras = {f"extra {name}" for name in importlib.metadata.metadata("donewhen").get_all("Provides-Extra", [])}
+    assert extras == {name for name in findings(shell("doctor", "--json")) if name.startswith("extra ")}
 
 
 def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> None:
