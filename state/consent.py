@@ -196,6 +196,12 @@ def parts_of(item: CallValue) -> list[str]:
     return [text]
 
 
+def _as_written(item: CallValue, part: str) -> str:
+    """Return a part as people are shown it: with the marks around it, if it is the whole value."""
+    text = str(item.value).strip()
+    return text if strip_marks(text) == part else part
+
+
 def _addresses_in(text: str, *, one_line: bool) -> list[str]:
     """Return the addresses and URLs in a text; in prose none, unless `one_line`: its argument holds a single line."""
     prose = len(_SPLIT.split(text[:LONG])) > PROSE_WORDS
@@ -488,7 +494,7 @@ class Sources:
                 if not (self.has_plan or item.is_named) and _PLAIN.fullmatch(part):
                     continue  # no plan was shown, so there is nothing to compare its words with
                 source = self.find(part, item.name, item.format)
-                traced.setdefault((item.path, part), Argument(item.path, part, source))
+                traced.setdefault((item.path, part), Argument(item.path, _as_written(item, part), source))
         return list(traced.values())
 
     def _trace_planned(self, arguments: Mapping[str, Any], planned: Sequence[Mapping[str, Any]]) -> list[Argument]:

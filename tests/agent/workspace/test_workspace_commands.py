@@ -321,6 +321,16 @@ async def test_an_allowed_command_line_runs_unasked_in_every_step(
     assert not (tmp_path / "a.txt").exists()
 
 
+async def test_a_question_shows_arguments_as_they_are_written(tmp_path: Path) -> None:
+    """X15: brackets and quotes at their ends too."""
+    written = ["print(1)", "open('z','w')"]
+    plan = submit_plan([{"content": "run it", "done_when": ["it ran"], "tools": ["run_command"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("run_command", command=["echo", *written])]})
+    flow = await play(model, workspace_tools(tmp_path, commands=["echo"]), answers=["approve"], settings={})
+    (pause,) = flow.run.pending
+    assert [row["value"] for row in pause["sources"]] == ["echo", *written]
+
+
 def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None:
     """X05: the lines that nobody is asked about are in the description; a line as one text is corrected."""
     tool = command_tool(tmp_path, "echo hello", "ls")
