@@ -23,7 +23,7 @@ def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
     if verb != "list":
         return view.finish({"deleted": id})
     lines = [
-        f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}"
+        f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}{_list_last(each)}"
         for each in result or ()
     ]
     return view.finish({"schedules": [each.to_dict() for each in result or ()]}, lines, "No schedules yet.")
@@ -31,6 +31,19 @@ def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
 
 def _next_text(schedule: ScheduleInfo) -> str:
     return "set aside" if schedule.problem else moments_text(schedule.next_runs[:1]) or schedule.status
+
+
+def _list_last(schedule: ScheduleInfo) -> str:
+    """Return what became of the last run, on a line of its own if a person should look at it; else ""."""
+    looks_fine = not schedule.last or schedule.last["status"] in ("", "queued", "running", "completed", "answered")
+    return "" if looks_fine else f"\n{'':10}last run {_last_text(schedule)}"
+
+
+def _last_text(schedule: ScheduleInfo) -> str:
+    if not (last := schedule.last):
+        return ""
+    state = " – ".join(filter(None, (last["status"], shorten(last["question"], 80))))
+    return f"{moments_text([last['at']])} in thread {last['thread_id']}: {state or 'deleted'}"
 
 
 def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
@@ -44,7 +57,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         "problem": schedule.problem,
         "next": moments_text(schedule.next_runs),
         "confirmed": f"{local_time(schedule.confirmed)} in thread {short_id(schedule.thread_id)}",
-        "last run": f"{schedule.last['at']} in thread {schedule.last['thread_id']}" if schedule.last else "",
+        "last run": _last_text(schedule),
     }
     yield from (f"{name:10} {clean(str(text))}" for name, text in rows.items() if text)
     yield from (f"{'not run':10} {each['at']}: {each['why']}" for each in schedule.skipped)

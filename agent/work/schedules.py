@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice, takewhile
 from typing import Any, Literal
@@ -67,7 +67,8 @@ class ScheduleInfo:
     queue: str = ""
     """The queue whose workers run it."""
     last: Json | None = None
-    """The last run: `at`, `thread_id`."""
+    """The last run: `at`, `thread_id`, its `status`, and its first `question` if it waits; until it has ended, no other
+    run starts. A deleted thread has no status."""
     skipped: list[Json] = field(default_factory=list)
     """The last times without a run: `at`, `why`."""
     problem: str = ""
@@ -149,7 +150,7 @@ class Schedules:
         """Return one schedule, by its id."""
         async with self._storage.reader() as (_, store):
             try:
-                return _info(id, await _read_row(store, id))
+                return await _read_info(store, id, await _read_row(store, id))
             except StorageError as error:
                 return _info(id, {}, str(error))
 
@@ -260,13 +261,13 @@ class Schedules:
         async with self._lock(id) as store:
             row = {**await _read_row(store, id), **change}
             await _write(store, row)
-            return _info(id, row)
+            return await _read_info(store, id, row)
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
         """Return all schedules, or those of one owner, in the order of their confirmation."""
         async with self._storage.reader() as (_, store):
             items, damaged = await store.read_each(SPACE)
-        infos = [_info(item.key, item.value) for item in items]
+            infos = [await _read_info(store, item.key, item.value) for item in items]
         infos += [_info(id, {}, problem) for id, problem in damaged.items()]
         ordered = sorted(infos, key=lambda each: (each.confirmed, each.id))
         return [each for each in ordered if owner is None or each.owner == owner]
@@ -314,14 +315,28 @@ def _request_of(row: Json, moment: datetime) -> Request:
 
 
 async def _is_busy(store: ThreadStore, row: Json) -> bool:
-    last: Json | None = None
+    return (await _read_last(store, row)).get("status") in OPEN
+
+
+async def _read_last(store: ThreadStore, row: Mapping[str, Any]) -> Json:
+    """Return the row of the last run's thread; {} if there is none."""
     with suppress(StorageError):  # its row is damaged: it is shown among the threads, and ends nothing here
-        last = await store.threads.get(row["last"]["thread_id"]) if row["last"] else None
-    return bool(last) and (last or {}).get("status") in OPEN
+        return (await store.threads.get(row["last"]["thread_id"]) if row.get("last") else None) or {}
+    return {}
 
 
 def _problem_text(error: Exception) -> str:
     return str(error) if isinstance(error, DoneWhenError) else f"it cannot be read ({type(error).__name__}: {error})"
+
+
+async def _read_info(store: ThreadStore, id: str, row: Mapping[str, Any]) -> ScheduleInfo:
+    """Return a schedule in its public form, with what became of its last run."""
+    info, thread = _info(id, row), await _read_last(store, row)
+    state = {
+        "status": thread.get("status", ""),
+        "question": next((each["question"] for each in thread.get("pending") or ()), ""),
+    }
+    return replace(info, last={**info.last, **state}) if info.last else info
 
 
 def _info(id: str, row: Mapping[str, Any], problem: str = "") -> ScheduleInfo:

@@ -32,6 +32,8 @@ def test_a_goal_that_recurs(shell: Shell) -> None:
     assert shell("schedules", "run", one["id"]).exit_code == Exit.USAGE
     assert json.loads(shell("threads", "--status", "queued", "--json").stdout)["threads"][0]["thread_id"] == thread
     assert shell("cancel", thread).stdout == "cancelled\n"
+    for shown in (shell("schedules", "list"), shell("schedules", "show", one["id"])):
+        assert f"in thread {thread}: cancelled" in shown.stdout
     assert shell("schedules", "delete", one["id"]).exit_code == Exit.COMPLETED
     assert shell("schedules", "show", one["id"]).exit_code == Exit.USAGE
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent
+from donewhen import Agent, AgentOptions, Limits
 from donewhen.agent.work.schedules import Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
@@ -72,6 +72,8 @@ async def test_a_confirmed_schedule_is_kept_and_runs_with_its_approval(storage: 
         assert (await agent.schedules.show(id)).last == {
             "at": (await agent.schedules.show(id)).last["at"],  # type: ignore[index]
             "thread_id": second,
+            "status": "completed",
+            "question": "",
         }
     model.assert_exhausted()
 
@@ -132,8 +134,27 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
         (info,) = await agent.threads(status="waiting")
         assert [pause["question"] for pause in info.pending] == ["Which month?"]
         assert await agent.schedules.start_due(QUEUE, hours(2.01)) == []
+        (shown,) = await agent.schedules.list()
+        assert shown.last and (shown.last["status"], shown.last["question"]) == ("waiting", "Which month?")
         await agent.resume(thread, {"type": "cancel"})
+        assert (await agent.schedules.show(shown.id)).last == {**shown.last, "status": "cancelled", "question": ""}
         assert len(await agent.schedules.start_due(QUEUE, hours(3.01))) == 1
+
+
+async def test_a_run_at_the_budget_of_a_day_waits_for_its_person(tmp_path: Path) -> None:
+    """P18: the schedule shows what its last run waits for; no worker continues that run, not even on another day."""
+    budgets = {"owner": Limits(model_calls=1)}
+    post, model = Post(), reporting(HOURLY, runs=1)
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    async with Agent(model, [post.send], storage=storage, options=AgentOptions(budgets=budgets)) as agent:
+        id = await confirmed(agent, owner="ann")
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        assert (await agent.run_submitted(thread)).status == "waiting"
+        last = (await agent.schedules.show(id)).last or {}
+        assert (last["thread_id"], last["status"], "day" in last["question"]) == (thread, "waiting", True)
+        assert await agent.schedules.start_due(QUEUE, hours(48)) == []
+        info = await agent.info(thread)
+        assert (info.status, info.due) == ("waiting", "")
 
 
 async def test_a_plan_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
