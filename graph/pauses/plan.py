@@ -264,6 +264,7 @@ def plan_rules(
         finished=finished or {},
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
         repeats=deps.repeats and before is None,
+        zone=settings.timezone,
         unfinished=unfinished or {},
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
     )

@@ -88,6 +88,9 @@ def _parse_plan(value: Any, rules: Rules) -> Plan:
     fields, problems = read_fields(whole, {*rules.finished, *rules.used})
     if problems:
         raise PlanError(problems)
+    schedule = fields.get("schedule")
+    if isinstance(schedule, Mapping) and not schedule.get("timezone") and schedule.get("every_minutes") is None:
+        fields["schedule"] = {**schedule, "timezone": rules.zone}
     if rules.approved:
         fields["steps"] = with_old_fields(fields["steps"], rules)
     try:

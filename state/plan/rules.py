@@ -43,6 +43,8 @@ class Rules:
     """Ids of earlier steps, which are not assigned to new ones."""
     repeats: bool = True
     """True if a plan may have a schedule: the caller runs schedules, and no work of this request has begun."""
+    zone: str | None = None
+    """The user's time zone, for times of day that are written without one."""
     unfinished: Mapping[str, str] = field(default_factory=dict)
     """Started and unfinished steps, id → content; different work does not get their ids."""
     approved: Mapping[str, Any] | None = None

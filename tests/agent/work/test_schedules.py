@@ -135,7 +135,8 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
         assert [pause["question"] for pause in info.pending] == ["Which month?"]
         assert await agent.schedules.start_due(QUEUE, hours(2.01)) == []
         (shown,) = await agent.schedules.list()
-        assert shown.last and (shown.last["status"], shown.last["question"]) == ("waiting", "Which month?")
+        assert shown.last
+        assert (shown.last["status"], shown.last["question"]) == ("waiting", "Which month?")
         await agent.resume(thread, {"type": "cancel"})
         assert (await agent.schedules.show(shown.id)).last == {**shown.last, "status": "cancelled", "question": ""}
         assert len(await agent.schedules.start_due(QUEUE, hours(3.01))) == 1

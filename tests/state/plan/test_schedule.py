@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from donewhen import Settings
+from donewhen import Agent, Settings
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.schedule import Schedule, occurrences
@@ -33,6 +33,18 @@ def test_an_interval_or_a_time_of_day_with_its_zone() -> None:
     """P18: interval of at least a minute, or `HH:MM` with a time zone."""
     for good in GOOD:
         assert Schedule.model_validate(good).model_dump(exclude_none=True) == {"missed": "once", **good}
+
+
+@pytest.mark.parametrize("time", [{"at": "08:00", "weekdays": "mon-fri"}, {"cron": "0 8 * * *", "timezone": ""}])
+async def test_a_time_of_day_without_a_zone_is_in_that_of_the_user(time: dict[str, Any]) -> None:
+    """P18: the zone of the settings is filled in, where a person sees it; one that was written stays."""
+    plans = [submit_plan(["report"], schedule=time), submit_plan(["report"], schedule={**time, "timezone": "UTC"})]
+    for plan, zone in zip(plans, ("Asia/Tokyo", "UTC"), strict=True):
+        model = ScriptedModel(roles={"triage": [plan]})
+        async with Agent(model, storage="memory:", settings={"timezone": "Asia/Tokyo"}) as agent:
+            (asked,) = (await agent.start("report every morning")).pending
+        assert asked["plan"]["schedule"]["timezone"] == zone
+        assert asked["next_runs"][0].endswith("T08:00" + ("+09:00" if zone == "Asia/Tokyo" else "+00:00"))
 
 
 NO_TIMES = ["25:00", "24:00", "8:30", "08:60", "08:30:00", "٠٨:٣٠"]
