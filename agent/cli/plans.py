@@ -1,5 +1,6 @@
 """The commands about schedules, kept plans and templates."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,23 +11,43 @@ from donewhen.agent.cli.result import local_time, short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.clients import moments_text
+from donewhen.errors import ScheduleError
 from donewhen.types import ScheduleInfo
 
 
 def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
-    """Call one of the methods of `Agent.schedules`, and print the result."""
-    result: Any = view.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
+    """Call one of the methods of `Agent.schedules`, and print the result; `id` may be the first part of one."""
+
+    async def do(agent: Agent) -> tuple[ScheduleInfo | None, Any]:
+        if not id:
+            return None, await agent.schedules.list()
+        found = _find_schedule(id, await agent.schedules.list())
+        return found, await getattr(agent.schedules, verb)(found.id)
+
+    found, result = view.look(do) or (None, None)
     if isinstance(result, str):
+        if found and found.status == "paused" and not view.json:
+            print(f"Schedule {found.id} is paused, and stays so; this run is made all the same.", file=sys.stderr)
         return view.finish({"thread_id": result}, [result])
     if isinstance(result, ScheduleInfo):
         return view.finish({"schedule": result.to_dict()}, _schedule_lines(result))
-    if verb != "list":
-        return view.finish({"deleted": id})
+    if found:
+        return view.finish({"deleted": found.id}, [f"deleted {found.id}: {shorten(found.title, 68)}"])
     lines = [
         f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}{_list_last(each)}"
         for each in result or ()
     ]
     return view.finish({"schedules": [each.to_dict() for each in result or ()]}, lines, "No schedules yet.")
+
+
+def _find_schedule(id: str, schedules: Sequence[ScheduleInfo]) -> ScheduleInfo:
+    """Return the schedule with this id, or the only one whose id begins so. Raises ScheduleError."""
+    found = [each for each in schedules if each.id == id] or [each for each in schedules if each.id.startswith(id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ScheduleError(f"several schedules begin with {id!r}: {', '.join(each.id for each in found[:5])}")
+    raise ScheduleError(f"there is no schedule {id!r}; `donewhen schedules list` lists all")
 
 
 def _next_text(schedule: ScheduleInfo) -> str:
@@ -60,7 +81,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         "last run": _last_text(schedule),
     }
     yield from (f"{name:10} {clean(str(text))}" for name, text in rows.items() if text)
-    yield from (f"{'not run':10} {each['at']}: {each['why']}" for each in schedule.skipped)
+    yield from (f"{'not run':10} {moments_text([each['at']])}: {each['why']}" for each in schedule.skipped)
     for number, step in enumerate(schedule.plan.get("steps") or (), 1):
         yield f"{number:>10}. {clean(step['content'])}"
 
@@ -75,7 +96,7 @@ def on_plan(view: StorageView, verb: str, arguments: Mapping[str, Any]) -> Exit:
     result, templates = (view.look(do) if verb in ("list", "get") else view.ask(do)) or ([], [])
     plans = result if isinstance(result, list) else [result] if result else []
     if verb == "delete":
-        return view.finish({"deleted": arguments["id"]})
+        return view.finish({"deleted": arguments["id"]}, [f"deleted {arguments['id']}"])
     shown: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     if verb != "list":
         return view.finish(shown, [clean(plan.text) for plan in plans])
@@ -104,4 +125,4 @@ def save_template(view: StorageView, thread: str, name: str, assignments: Sequen
 def forget_template(view: StorageView, name: str) -> Exit:
     """Forget a template."""
     view.ask(lambda agent: agent.templates.delete(name))
-    return view.finish({"deleted": name})
+    return view.finish({"deleted": name}, [f"deleted {name}"])

@@ -63,8 +63,9 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
     states = {info.thread_id: CUT_OFF if info.thread_id in cut_off else info.status for info in infos}
+    texts = {info.thread_id: shorten(_goal_text(info) or info.problem, 68) for info in infos}
     lines = [
-        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {shorten(info.goal or info.problem, 68)}"
+        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {texts[id]}"
         for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status or prefix else "No runs yet."
@@ -72,6 +73,11 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     if more and not view.json:
         print(f"{more} more: donewhen threads --limit {limit + more}", file=sys.stderr)
     return ended
+
+
+def _goal_text(info: ThreadInfo) -> str:
+    """Return the goal of a run; that of a scheduled one without the last paragraph, which says for when it is."""
+    return info.goal.rpartition("\n\n")[0] or info.goal if "schedule" in info.metadata else info.goal
 
 
 def show_thread(view: StorageView, thread: str | None) -> int:

@@ -24,7 +24,7 @@ from donewhen.agent.work.thread_rows import OPEN, QUEUE, enqueue, time_text
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.plan.plan import revision_of
-from donewhen.state.plan.schedule import occurrences
+from donewhen.state.plan.schedule import occurrences, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.settings import stored_settings
 
@@ -178,7 +178,8 @@ class Schedules:
                 raise ScheduleError(
                     f"schedule {id} is at work or waits in thread {row['last']['thread_id']}: end that run first"
                 )
-            return await self._submit_run(store, row, _request_of(row, moment := datetime.now(UTC)), moment)
+            moment = datetime.now(zone_of(row["schedule"]))
+            return await self._submit_run(store, row, _request_of(row, moment), moment)
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None

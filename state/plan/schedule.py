@@ -6,7 +6,7 @@ comes right after the gap; when it is put back, a repeated time comes once.
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
@@ -99,7 +99,7 @@ def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -
 
     Runs are remembered by these moments. `start` is the origin of an interval.
     """
-    zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
+    zone = zone_of(schedule)
     if minutes := schedule.get("every_minutes"):
         step, start = timedelta(minutes=minutes), start.astimezone(UTC).replace(microsecond=0)
         following = start + max(1, (after - start) // step + 1) * step
@@ -111,6 +111,11 @@ def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -
         if (exact := moment.astimezone(UTC)) > before:  # in an hour that comes twice cron starts from the first
             yield exact.astimezone(zone)
             before = exact
+
+
+def zone_of(schedule: Mapping[str, Any]) -> tzinfo:
+    """Return the time zone of a schedule; UTC if it has none."""
+    return ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
 
 
 def _as_cron(schedule: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from donewhen.state.language.texts import catalogue
@@ -156,7 +157,8 @@ def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = N
 
 def moments_text(moments: Iterable[str]) -> str:
     """Return moments on one line: `2026-11-23 08:30 +01:00, …`."""
-    return ", ".join(f"{moment[:16].replace('T', ' ')} {moment[16:]}".strip() for moment in moments)
+    texts = (datetime.fromisoformat(moment).isoformat(" ", "minutes") for moment in moments)
+    return ", ".join(f"{text[:16]} {text[16:]}".strip() for text in texts)
 
 
 def _one_line(value: Any) -> str:

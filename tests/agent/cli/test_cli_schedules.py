@@ -25,17 +25,28 @@ def test_a_goal_that_recurs(shell: Shell) -> None:
     assert (one["status"], len(one["next_runs"]), one["queue"]) == ("active", 3, "command")
     assert one["id"] in shell("schedules", "list").stdout
     assert "1. count the files" in shell("schedules", "show", one["id"]).stdout
-    assert "paused" in shell("schedules", "pause", one["id"]).stdout
+    assert "paused" in shell("schedules", "pause", one["id"][:4]).stdout
     assert "active" in shell("schedules", "resume", one["id"]).stdout
     thread = shell("schedules", "run", one["id"]).stdout.strip()
     assert thread.startswith(one["id"])
     assert shell("schedules", "run", one["id"]).exit_code == Exit.USAGE
     assert json.loads(shell("threads", "--status", "queued", "--json").stdout)["threads"][0]["thread_id"] == thread
+    ran = json.loads(shell("schedules", "show", one["id"], "--json").stdout)["schedule"]["last"]["at"]
+    assert ran.endswith("+09:00")
+    assert "(This is the run of" in json.loads(shell("show", thread, "--json").stdout)["goal"]
     assert shell("cancel", thread).stdout == "cancelled\n"
     for shown in (shell("schedules", "list"), shell("schedules", "show", one["id"])):
         assert f"in thread {thread}: cancelled" in shown.stdout
-    assert shell("schedules", "delete", one["id"]).exit_code == Exit.COMPLETED
+    assert "count the files" in (listed := shell("threads", "--prefix", one["id"]).stdout)
+    assert "This is the run" not in listed
+    assert f"{ran[:16].replace('T', ' ')} +09:00 in thread {thread}" in shell("schedules", "show", one["id"]).stdout
+    shell("schedules", "pause", one["id"])
+    again = shell("schedules", "run", one["id"])
+    assert (again.exit_code, "is paused" in again.stderr) == (Exit.COMPLETED, True)
+    deleted = shell("schedules", "delete", one["id"][:4])
+    assert (deleted.exit_code, deleted.stdout.startswith(f"deleted {one['id']}: ")) == (Exit.COMPLETED, True)
     assert shell("schedules", "show", one["id"]).exit_code == Exit.USAGE
+    assert "there is no schedule 'nothing'" in shell("schedules", "delete", "nothing").stderr
 
 
 def test_a_zone_that_is_none_is_said(shell: Shell) -> None:
