@@ -661,7 +661,7 @@ def activate_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False
 def mark_step(
     step: Annotated[str, typer.Argument(metavar="STEP", help="The number of the step, from 1, or its id.")],
     status: Annotated[
-        str | None, typer.Argument(metavar="STATUS", help="not_started, in_progress, completed or blocked.")
+        str | None, typer.Argument(metavar="STATUS", help="not_started, in_progress, completed (or done) or blocked.")
     ] = None,
     notes: Annotated[str | None, typer.Option(help="Notes to keep with the step.")] = None,
     plan: Annotated[str | None, typer.Option(help="The plan. [default: the active one]")] = None,

@@ -15,6 +15,8 @@ from donewhen.state.values import clean_text, similar
 StepState = Literal["not_started", "in_progress", "completed", "blocked"]
 STATES: tuple[StepState, ...] = get_args(StepState)
 MARKS = {"not_started": "[ ]", "in_progress": "[→]", "completed": "[✓]", "blocked": "[!]"}
+_OF_RUNS = {"pending": "not_started", "running": "in_progress", "done": "completed"}
+"""The statuses of steps of runs that have another name here."""
 SPACE, ACTIVE = ("donewhen_plans",), ("donewhen_active_plan",)
 MOST_STEPS = 500
 PATIENCE = 10.0
@@ -109,14 +111,13 @@ class PlanStore:
     async def mark_step(
         self, step: int | str, status: str | None = None, notes: str | None = None, *, id: str | None = None
     ) -> KeptPlan:
-        """Set the status or the notes of a step, given by its number, from 1, or its id."""
+        """Set the status or the notes of a step, given by its number, from 1, or its id; `done` is `completed`."""
         async with self._lock() as store:
             plan = await _read(store, id)
             old = _find_step(plan, step)
-            if status is not None and status not in STATES:
-                raise PlanError([f"{status!r} is not a status of a step: use {', '.join(STATES)}"])
+            state = old.status if status is None else _read_status(status)
             new_notes = old.notes if notes is None else clean_text(notes.strip())
-            marked = replace(old, status=status or old.status, notes=new_notes)
+            marked = replace(old, status=state, notes=new_notes)
             return await _save(store, replace(plan, steps=tuple(marked if s is old else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
@@ -170,6 +171,15 @@ def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
         free = [step for step in free if step.id != name]
         result.append(KeptStep(name, content, existing.status, existing.notes) if existing else KeptStep(name, content))
     return replace(plan, steps=tuple(result), given=generated)
+
+
+def _read_status(text: str) -> StepState:
+    """Return the status that a text names, with a space for `_` or as steps of runs have it. Raises PlanError."""
+    word = text.replace(" ", "_")
+    for state in STATES:
+        if _OF_RUNS.get(word, word) == state:
+            return state
+    raise PlanError([f"{text!r} is not a status of a step: use {', '.join(STATES)}"])
 
 
 def _find_step(plan: KeptPlan, step: int | str) -> KeptStep:

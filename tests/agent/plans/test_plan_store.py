@@ -65,7 +65,7 @@ async def test_what_cannot_be_says_what_can(store: PlanStore) -> None:
         (store.mark_step(0, "completed"), "its steps are 1 to 3"),
         (store.mark_step(4, "completed"), "its steps are 1 to 3"),
         (store.mark_step("s9", "completed"), "no step 's9': s1, s2, s3"),
-        (store.mark_step(1, "done"), "not_started, in_progress, completed, blocked"),
+        (store.mark_step(1, "finished"), "not_started, in_progress, completed, blocked"),
         (store.get("trib"), "there are: trip"),
         (store.delete("other"), "there is no plan 'other'"),
         (store.set_active("other"), "there is no plan"),
@@ -125,3 +125,11 @@ def test_people_keep_plans_by_the_command(tmp_path: Path) -> None:
     assert shell("plans", "update", "trip", "--step", "write", "--step", "send").exit_code == 0
     assert shell("plans", "delete", "trip").exit_code == 0
     assert shell("plans", "list").stdout == ""
+
+
+async def test_the_statuses_of_steps_of_runs_are_understood() -> None:
+    """Marking takes the words that runs and the plan's own text use, and stores the plan's statuses."""
+    store = PlanStore("memory:")
+    await store.create("trip", "Trip", ["book"])
+    for word, stored in (("done", "completed"), ("running", "in_progress"), ("not started", "not_started")):
+        assert (await store.mark_step(1, word)).steps[0].status == stored
