@@ -256,6 +256,10 @@ class Executors(MutableMapping[str, Executor]):
         here = {*self.tools_of(executor), *self._removed, *LOOKUPS, PROGRAM, executor}
         return [name for name in dict.fromkeys(tools) if name not in here]
 
+    def names_at_servers(self, name: str) -> list[str]:
+        """Return what the tools are called here whose servers call them by this name."""
+        return [each for each, known in self.toolbox.items() if getattr(known.tool, "original_name", None) == name]
+
     def set_tools(
         self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None, *, by_owner: bool = True
     ) -> None:

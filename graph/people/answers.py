@@ -156,7 +156,11 @@ def lacking_tools(
     lists = (executors.missing(executor, tools) for executor, tools in pause.tools_after(values, answer))
     if not (missing := dict.fromkeys(name for names in lists for name in names)):
         return ""
-    return say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))
+    texts = [say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))]
+    for name in missing:
+        if others := executors.names_at_servers(name):
+            texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))
+    return ". ".join(texts)
 
 
 def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:

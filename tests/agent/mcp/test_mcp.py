@@ -13,10 +13,12 @@ import pytest
 
 from donewhen import Agent, ConfigError, McpServers, wait
 from donewhen.agent.config import read_servers
+from donewhen.errors import ToolMissing
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.flows import one_step
 from tests.kit.serving import free_port
 
 SERVER = """
@@ -240,6 +242,36 @@ async def test_names_are_prefixed_only_where_they_clash(tmp_path: Path) -> None:
         Toolbox(servers.tools, reserved={"recall"})
         results = [(await called(servers, tool.name)).text for tool in servers.tools]
         assert results == ["from one", "from one", "from two", "from two"]
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+async def test_a_run_that_waits_for_a_renamed_tool_is_told_so(order: tuple[str, str], tmp_path: Path) -> None:
+    """An approval never means another server's tool of that name: the error names both, and the answer is good later.
+
+    A server added with `reserved` leaves the names as they are.
+    """
+    code = """
+        from mcp.server.mcpserver import MCPServer
+        server = MCPServer("s", log_level="ERROR")
+        server.add_tool(lambda: "from {server}", name="look", description="d")
+        server.run()
+    """
+    config = {name: python(tmp_path, code.format(server=name)) for name in order}
+    alone, added = ({"mcpServers": {name: config[name]}} for name in ("one", "two"))
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    script = one_step([call("look"), finish_step("looked", ("s1.1", "from one"))], content="look", tools=["look"])
+    async with McpServers(alone) as servers, Agent(script, [servers], storage=storage) as agent:
+        run = await agent.start("Look", settings={"confirm": "never", "approvals": "each", "verification": "grounded"})
+    async with McpServers({"mcpServers": config}) as servers, Agent(script, [servers], storage=storage) as agent:
+        others = ", ".join(f"{name}_look" for name in order)
+        with pytest.raises(ToolMissing, match=f"needs look, .*Servers’ look is called {others} here"):
+            await agent.resume(run, "approve")
+    async with McpServers(alone) as servers:
+        names = [tool.name for tool in servers.tools]
+        async with McpServers(added, reserved=names) as more, Agent(script, [servers, more], storage=storage) as agent:
+            assert [tool.name for tool in agent.tools] == ["look", "two_look"]
+            run = await agent.resume(run, "approve")
+            assert (run.status, run.answer) == ("completed", "looked")
 
 
 async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path: Path) -> None:
