@@ -156,7 +156,9 @@ async def _servers(file: Path, config: Config) -> list[Finding]:
 
 def _effects_of(server: str, tools: list[BaseTool]) -> Finding:
     """Return a finding about a server's tools: without a declared effect, each call counts as a write."""
-    silent = [getattr(tool, "original_name", tool.name) for tool in tools if not {*DECLARING} & {*(tool.metadata or {})}]
+    silent = [
+        getattr(tool, "original_name", tool.name) for tool in tools if not {*DECLARING} & {*(tool.metadata or {})}
+    ]
     count = f"{len(tools)} tool{'s' * (len(tools) != 1)}"
     if not silent:
         return Finding(f"mcp {server}", "ok", count)
