@@ -173,7 +173,7 @@ class StepRound(StepWork):
         silent = self._note_silence().record["silent"]
         hint = silence_hint(self.state, self.runtime, silent)
         text = f"{NOT_MADE if decision.arguments.get('printed') else ''} {GO_ON} {hint}".strip()
-        messages = [message, HumanMessage(text)]
+        messages: list[AnyMessage] = [message, HumanMessage(text)]
         if silent <= SILENT_ROUNDS:
             return self.go_on(messages)
         return send_back(self.note(corrections=corrections), TEXT_ALONE, messages)
