@@ -577,6 +577,17 @@ def tell(
 
 
 @app.command()
+def delete(
+    thread: Thread,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; THREAD is the whole id.")] = False,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Delete a thread with all that belongs to it, even one that waits, but none that works: cancel that first."""
+    at(storage, json, lambda view: _threads.delete_thread(view, thread, yes=yes))
+
+
+@app.command()
 def prune(
     older: Annotated[
         str,

@@ -24,7 +24,7 @@ from donewhen.agent.cli.options import (
     read_stdin,
     resolve_folder,
 )
-from donewhen.agent.cli.screen.asking import PROMPT
+from donewhen.agent.cli.screen.asking import PROMPT, agrees
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
@@ -32,7 +32,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace.box import describe_box, find_box
-from donewhen.clients import DEMO, Json, known_language, read_word
+from donewhen.clients import DEMO, Json, known_language
 from donewhen.workspace import Skills, workspace_tools
 
 QUEUE = "command"
@@ -89,10 +89,8 @@ def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
         terminal.line(terminal.say("untrusted", names=names), "dim")
         return skills
     terminal.line(terminal.say("trust", names=names))
-    terminal.legend(terminal.say("keys_trust"))
-    with suppress(EOFError):
-        if read_word(terminal.read(PROMPT)) == "yes":
-            skills.remember()
+    if agrees(terminal, terminal.say("keys_trust")):
+        skills.remember()
     return skills
 
 

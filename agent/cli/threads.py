@@ -1,4 +1,4 @@
-"""The commands about runs: list, show, watch, tell, cancel, undo, record and prune them, and their open questions."""
+"""The commands about runs: list, show, watch, tell, cancel, undo, record and delete them, and their open questions."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from rich.cells import cell_len, set_cell_size
 
-from donewhen import Agent, ConfigError, Run
+from donewhen import Agent, ConfigError, Run, UnknownThread
 from donewhen.agent.cli.exits import Exit, print_json
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
@@ -26,6 +26,7 @@ from donewhen.agent.cli.result import (
     short_id,
 )
 from donewhen.agent.cli.runs import QUEUE
+from donewhen.agent.cli.screen.asking import agrees
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
@@ -293,6 +294,23 @@ def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | 
     except OSError as error:
         raise ConfigError(f"the receipt cannot be written to {str(out)!r}: {error.strerror}") from None
     return view.finish({"receipt": str(out)}, [str(out)])
+
+
+def delete_thread(view: StorageView, thread: str, *, yes: bool) -> Exit:
+    """Delete a thread if the person agrees; with `yes` nobody is asked, and a beginning of its id is not enough."""
+    info, terminal = view.thread(thread), open_terminal(plain=view.config.plain, may_ask=not view.json)
+    if yes and info.thread_id != thread:
+        raise UnknownThread(
+            f"there is no thread {thread!r}; to delete {info.thread_id!r}, give the whole id with --yes"
+        )
+    if not yes:
+        if not terminal.interactive:
+            raise ConfigError("a thread is deleted if somebody agrees, and nobody can be asked here: add --yes")
+        terminal.line(f"Thread {info.thread_id}: {shorten(info.goal, 68)}")
+        if not agrees(terminal, "[y] delete it with all its data  [n] keep it"):
+            return Exit.FAILED
+    view.ask(lambda agent: agent.delete(info.thread_id))
+    return view.finish({"deleted": [info.thread_id]}, [f"{info.thread_id} deleted"])
 
 
 def prune_threads(view: StorageView, older: str) -> Exit:

@@ -240,7 +240,7 @@ class Storage:
         ThreadBusy.
         """
         if await self.delete_threads([thread_id]):
-            raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker: cancel it, then delete it")
 
     async def delete_threads(self, thread_ids: Iterable[str]) -> list[str]:
         """Delete threads, a hundred in a transaction; return those that are being worked on instead."""

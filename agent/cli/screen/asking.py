@@ -28,6 +28,7 @@ from donewhen.clients import (
     filled_lines,
     form_fields,
     load_pause,
+    read_word,
 )
 from donewhen.types import Pause
 
@@ -38,6 +39,15 @@ FORM_KEYS: dict[str, Any] = {"/skip": {"type": "reject"}, "/cancel": {"type": "c
 
 class Later(Exception):
     """The person wants to answer another time."""
+
+
+def agrees(terminal: Terminal, legend: str) -> bool:
+    """Return whether the person says yes below this line of keys; Ctrl-D is a no."""
+    terminal.legend(legend)
+    try:
+        return read_word(terminal.read(PROMPT)) == "yes"
+    except EOFError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ import pytest
 from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
 from donewhen.agent.cli.screen.views import mode_text
+from donewhen.agent.storage import open_storage
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.state.language.texts import LANGUAGES
 from donewhen.state.records import Mode, ModeChooser
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
-from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, screen, written
+from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, piped, screen, written
 
 GOAL = "how many files are there?"
 
@@ -219,3 +220,41 @@ def test_who_answers_is_said_and_only_who_is_asked_approves(shell: Shell) -> Non
     receipt = json.loads(shell("show", "t", "--json").stdout)["receipt"]
     assert receipt["approvals"][0]["name"] == "operator:anna"
     assert [row["text"] for row in receipt["heard"]] == ["hurry"]
+
+
+def test_delete_removes_a_thread_and_only_that(shell: Shell) -> None:
+    """Without a terminal it needs --yes and the whole id; what is gone, or never was, is an error."""
+    for thread in ("one", "one-more"):
+        start(shell, thread)
+    refused = shell("delete", "one")
+    assert (refused.exit_code, "add --yes" in refused.stderr) == (Exit.USAGE, True)
+    assert shell("delete", "one-m", "--yes").exit_code == Exit.USAGE
+    assert shell("delete", "one", "--yes").stdout == "one deleted\n"
+    for gone in ("one", "never"):
+        again = shell("delete", gone, "--yes")
+        assert (again.exit_code, f"there is no thread '{gone}'" in again.stderr) == (Exit.USAGE, True)
+    assert [line.split()[0] for line in shell("threads").stdout.splitlines()] == ["one-more"]
+    assert json.loads(shell("delete", "one-more", "--yes", "--json").stdout)["deleted"] == ["one-more"]
+    assert json.loads(shell("threads", "--json").stdout)["threads"] == []
+
+
+async def test_a_thread_at_work_is_not_deleted(shell: Shell) -> None:
+    """The error says what to do first, and nothing of the thread is lost."""
+    url = f"sqlite:///{shell.home / 'runs.db'}"
+    async with Agent("demo", storage=url) as agent:
+        await agent.start(GOAL, thread_id="one")
+    async with open_storage(url).session("one", working=True):
+        busy = await asyncio.to_thread(shell, "delete", "one", "--yes", "--storage", url)
+    assert (busy.exit_code, "cancel it" in busy.stderr) == (Exit.FAILED, True), busy.stderr
+    assert GOAL in (await asyncio.to_thread(shell, "show", "one", "--storage", url)).stdout
+
+
+def test_delete_asks_in_a_terminal(tmp_path: Path) -> None:
+    """A no and Ctrl-D keep the thread, a yes deletes it; a beginning of the id is enough, as the whole one is shown."""
+    env = environment(tmp_path)
+    assert piped("run", GOAL, "--thread", "one", env=env, cwd=tmp_path).returncode == Exit.WAITING
+    for answer, code in ((b"n\n", Exit.FAILED), (b"\x04", Exit.FAILED), (b"y\n", Exit.COMPLETED)):
+        session = Session.start("delete", "on", env=env, cwd=tmp_path)
+        assert f"Thread one: {GOAL}" in session.asked()
+        session.press(answer)
+        assert session.end() == (code, "one deleted\n" if code == Exit.COMPLETED else "")
