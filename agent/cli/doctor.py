@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen import Agent, AgentOptions, DoneWhenError
 from donewhen.agent.cli.exits import Exit
@@ -50,7 +50,10 @@ DECLARING = ("effect", "readOnlyHint", "idempotentHint", "destructiveHint")
 """The metadata by which a tool's effect is known."""
 MOST_PATTERNS = 8
 _FIRST_WORD = re.compile(r"[^_.-]*?(?:[_.-]+|(?<=[a-z])(?=[A-Z])|$)", re.DOTALL)
-TRIAL: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
+TRIAL = "Call the tool report_ready now, without arguments. Do nothing else."
+ONE_REQUEST: dict[str, Any] = {
+    "limits": {"model_calls": 1}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30,
+}  # fmt: skip
 """The settings of the run with which `doctor` tries the model."""
 
 
@@ -169,18 +172,37 @@ def _effects_of(server: str, tools: list[BaseTool]) -> Finding:
     return Finding(f"mcp {server}", "note", text + (f"; patterns that fit: {', '.join(patterns)}" if patterns else ""))
 
 
+def _report_ready(**_: Any) -> str:
+    return "ready"
+
+
+REPORT_READY = StructuredTool.from_function(
+    _report_ready,
+    name="report_ready",
+    description="Report that you can call tools.",
+    args_schema={"type": "object", "properties": {}, "additionalProperties": True},
+    metadata={"effect": "read"},
+)
+"""The tool that a model has to call; it takes any arguments."""
+
+
 async def _model(config: Config) -> Finding:
-    """Try the model with a run of one call."""
+    """Try the model with a run of one request. The reply has to be a call, of the tool or of a decision, or print one."""
     if not config.model or config.model == DEMO:
         return Finding(
             "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
         )
     try:
-        async with Agent(config.model, storage="memory:", options=AgentOptions(config=config)) as agent:
+        options = AgentOptions(config=config)
+        async with Agent(config.model, [REPORT_READY], storage="memory:", options=options) as agent:
             agent.models("triage")
-            run = await agent.start("Say hello.", settings=TRIAL)
+            events = [event async for event in agent.stream(TRIAL, settings=ONE_REQUEST)]
     except DoneWhenError as error:
         return Finding("model", "broken", str(error))
-    if run.outcome and run.outcome["code"] == "model_error":
-        return Finding("model", "broken", f"{config.model}: {run.answer}")
-    return Finding("model", "ok", f"{config.model} answers" + (f" at {config.base_url}" if config.base_url else ""))
+    if (end := events[-1])["type"] == "outcome" and end["code"] == "model_error":
+        return Finding("model", "broken", f"{config.model}: {end['text']}")
+    # A reply in words is never a decision here: where there are tools, the first one is sent back.
+    if not any(event["type"] == "decision" and event["kind"] != "speak" for event in events):
+        return Finding("model", "broken", f"{config.model} replies without a tool call, so no step can work")
+    where = f" at {config.base_url}" if config.base_url else ""
+    return Finding("model", "ok", f"{config.model} answers and calls tools{where}")

@@ -35,6 +35,7 @@ from donewhen.testing import (
     decline,
     finish_step,
     give_up,
+    reply,
     submit_plan,
 )
 from tests.kit import mcp_replies
@@ -385,6 +386,23 @@ def test_doctor_tries_the_model(shell: Shell) -> None:
         other = {**base, "DONEWHEN_MODEL": "openai:other"}
         assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **other))["model"] == "broken"
     assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **base))["model"] == "broken"
+
+
+def test_doctor_says_whether_the_model_calls_tools(shell: Shell) -> None:
+    """L8: one that only talks is broken; a call or a plan, also a printed one, is enough. One request tells."""
+    replies = {
+        "talks": (reply("I am ready."), "broken"),
+        "calls": (call("report_ready", at="once"), "ok"),
+        "prints": (reply('{"action": "report_ready", "arguments": {}}'), "ok"),
+        "plans": (submit_plan([{"content": "Report", "tools": ["report_ready"]}]), "ok"),
+    }
+    for name, (said, state) in replies.items():
+        with WireServer(script := ScriptedModel([said]), api_key="sk-right", model=name) as server:
+            given = {"OPENAI_BASE_URL": server.base_url, "DONEWHEN_MODEL": f"openai:{name}"}
+            result = shell("doctor", "--json", OPENAI_API_KEY="sk-right", **given)
+        assert (name, findings(result)["model"]) == (name, state), result.stdout
+        assert ("no step can work" in result.stdout) == (state == "broken")
+        script.assert_exhausted()
 
 
 # --- errors
