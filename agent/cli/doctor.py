@@ -187,7 +187,7 @@ REPORT_READY = StructuredTool.from_function(
 
 
 async def _model(config: Config) -> Finding:
-    """Try the model with a run of one request. The reply has to be a call, of the tool or of a decision, or print one."""
+    """Try the model with one request. Its reply has to be a call, of the tool or of a decision, or print one."""
     if not config.model or config.model == DEMO:
         return Finding(
             "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
