@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from donewhen import Agent, AgentOptions, ModelError
+from donewhen.agent.config import read_config
+from donewhen.receipts import export_receipt
 from donewhen.testing import Recording, ScriptedModel, audit, call, finish_step, submit_plan
 from donewhen.tracing import Tracing
 from tests.kit.runs import config
@@ -72,6 +74,25 @@ async def test_a_known_secret_leaves_a_run_nowhere(
         assert not secrets_in(state)
         assert not any(secrets_in(request.text) for request in model.requests)
     await agent.aclose()
+
+
+async def test_a_password_in_a_sentence_stays_in_a_receipt_unless_a_variable_has_it() -> None:
+    """R18: of two passwords, the one that a variable with a secret's name has; no other sentence tells of one."""
+    known, unknown = "Tr0ub4dor&3", "c0rrect#horse"
+
+    def look(about: str) -> str:
+        """Look something up."""
+        return f"The password of the router is {known}, that of the door is {unknown}, says the porter."
+
+    plan = submit_plan([{"content": "work", "done_when": "d", "tools": ["look"]}])
+    work = [call("look", about="doors"), finish_step(f"They are {known} and {unknown}.", "s1.1")]
+    options = AgentOptions(config=read_config({"ROUTER_PASSWORD": known}))
+    settings = {"confirm": "never"}
+    model = ScriptedModel(roles={"triage": [plan], "execute": work})
+    agent = Agent(model, [look], effects={"look": "read"}, settings=settings, storage="memory:", options=options)
+    run = await agent.start("the passwords")
+    receipt = await export_receipt(agent, run.thread_id)
+    assert (known in receipt, unknown in receipt) == (False, True)
 
 
 async def test_a_secret_that_is_split_over_the_pieces_of_a_stream_is_hidden() -> None:

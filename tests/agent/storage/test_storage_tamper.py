@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import ormsgpack
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
 
-from donewhen import ConfigError, StorageError
+from donewhen import Agent, ConfigError, StorageError
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.state.private_langgraph import DeltaSnapshot
-from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph, open_storage
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, Storage, config, fresh_url, graph, open_storage
 from tests.kit.storage.raw import cells, database, row, values
 
 SECRET = "attack at dawn"
@@ -141,6 +144,64 @@ async def test_nothing_secret_is_readable(url: str, tmp_path: Path) -> None:
             for name in names:
                 assert marker not in repr(run(f"SELECT * FROM {name}", ()))
     assert SECRET in repr(await _look(url))
+
+
+async def _do_marked_work(storage: Storage, owner: str, thread_id: str) -> None:
+    """Let a run ask, plan, read and write, so that each text it gets or makes has a mark such as `-goal-`."""
+    done: list[str] = []
+
+    def use_tool(query: str) -> str:
+        done.append(query)
+        return "the -result-"
+
+    tools = [
+        StructuredTool.from_function(use_tool, name=f"-{effect}er-".strip("-"), description="-description-")
+        for effect in ("read", "writ")
+    ]
+    step = {"content": "-step-", "done_when": ["-criterion-"], "tools": ["reader", "writer"]}
+    model = ScriptedModel(
+        roles={
+            "triage": [ask_user("-question-?", ["-option-", "b"]), submit_plan([step], title="-title-")],
+            "execute": [
+                call("reader", query="-argument-"),
+                call("writer", query="-change-"),
+                finish_step("the -result-", "s1.1"),
+            ],
+        }
+    )
+    agent = Agent(
+        model, tools, storage=storage, effects={"reader": "read", "writer": "write"}, settings={"approvals": "plan"}
+    )
+    run = await agent.start("-goal-", owner=owner, request_id=thread_id)
+    run = await agent.resume(run, "-answer-")
+    run = await agent.resume(run, "approve")
+    assert (run.status, done) == ("completed", ["-argument-", "-change-"]), run
+    await agent.templates.save(run, f"template-of-{owner}")
+
+
+async def test_without_the_key_ids_owners_and_names_are_readable_and_no_texts(tmp_path: Path) -> None:
+    """F11: of the work of two people, in all tables of a file; it is what the page on security says."""
+    url = fresh_url("sqlite", tmp_path)
+    for who in ("ann", "bob"):
+        await _do_marked_work(open_storage(url, key=KEY), f"owner-{who}", f"request-{who}")
+    with database(url) as run:
+        tables = [name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'", ())]
+        stored = repr([run(f"SELECT * FROM {name}", ()) for name in tables])
+    for who in ("ann", "bob"):
+        assert all(name in stored for name in (f"owner-{who}", f"request-{who}", f"template-of-owner-{who}"))
+    assert all(name in stored for name in ("completed", "transcripts", "branch:to:deliver"))
+    assert re.findall(r"reader|writer|-[a-z]+-\W", stored) == []
+
+
+async def test_another_key_begins_with_another_database(tmp_path: Path) -> None:
+    """F11: as the page says: the first key still opens the first database, the new one only the new."""
+    old, new = (open_storage(f"sqlite:///{tmp_path}/{key[0]}.db", key=key) for key in (KEY, b"x" * 32))
+    await _do_marked_work(old, "ann", "first")
+    await _do_marked_work(new, "ann", "second")
+    assert (await Agent("demo", storage=old).get("first")).answer == "the -result-"
+    assert (await Agent("demo", storage=new).get("second")).answer == "the -result-"
+    with pytest.raises(StorageError, match="another storage key"):
+        await Agent("demo", storage=open_storage(f"sqlite:///{tmp_path}/{KEY[0]}.db", key=b"x" * 32)).get("first")
 
 
 async def test_the_key_has_to_fit(url: str) -> None:
