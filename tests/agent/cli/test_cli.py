@@ -330,7 +330,7 @@ def test_threads_and_show(shell: Shell) -> None:
     assert shown.exit_code == Exit.COMPLETED
     for part in ("Goal: count the files", "Status: completed", "cited: there is a count", "[s1.2]", "3 files"):
         assert part in shown.stdout
-    assert '[s1.1] write_file(path="out.txt", content="3")  path ← step s1 of the plan' in shown.stdout
+    assert '[s1.1] write_file(path="out.txt", content="3") → done  path ← step s1 of the plan' in shown.stdout
     assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
     assert shell("show", "nosuch").exit_code == Exit.USAGE
 
