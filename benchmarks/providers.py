@@ -30,9 +30,9 @@ NOT_NAMED = ("a class of the user's", "an old Ollama", "a blocked prompt")
 
 def section() -> str:
     """Return the section of the page, with its heading."""
-    whole = (
-        f"| {name} | {' | '.join(cells)} |" for name, cells in sorted(_rows().items(), key=lambda row: row[0].lower())
-    )
+    rows = sorted(_rows().items(), key=lambda row: row[0].lower())
+    whole = (f"| {name} | {' | '.join(cells)} |" for name, cells in rows if any(cells[:-1]))
+    errors = ", ".join(f"{name} {cells[-1]}" for name, cells in rows if not any(cells[:-1]))
     many = len(FORMS)
     tables = {
         "of adapters of models": test_models.REPORTS,
@@ -53,6 +53,8 @@ def section() -> str:
             f"| {' | '.join(COLUMNS)} |",
             f"|{'---|' * len(COLUMNS)}",
             *whole,
+            "",
+            f"Of others, only errors were tried: {errors}.",
             "",
             f"{sum(map(len, reports.values()))} reports of other projects are tests (`tests/reports`): {listed}.",
             "",
