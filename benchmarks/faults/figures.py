@@ -62,6 +62,12 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda each: -each[1]))
 
 
+def others(ends: Mapping[str, Mapping[str, int]]) -> str:
+    """Say how the runs ended that were not completed, by what they had to bear."""
+    rest = {name: counted({end: n for end, n in of.items() if end != "completed worked"}) for name, of in ends.items()}
+    return f"Runs that were not completed: {'; '.join(f'{of} ({name})' for name, of in rest.items() if of) or 'none'}."
+
+
 def problems(figures: Iterable[Figure]) -> list[str]:
     """The figures that miss their bar, in words."""
     return [f"{each.fault} {each.what}: {each.figure}, not {each.bar}" for each in figures if not each.held]

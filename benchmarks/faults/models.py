@@ -11,10 +11,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from benchmarks.faults.figures import Figure, Measured, counted, none, of
+from benchmarks.faults.figures import Figure, Measured, none, of, others
 from benchmarks.faults.replies import KINDS, Spoil, Spoiler, broken, placeholders, truncated
 from benchmarks.faults.world import TOOLS, World, agent_for, carry, perfect, shop, tau_worlds
-from benchmarks.report import table
 from donewhen.agent.tools import as_tools
 from donewhen.graph.llm.reply import Decision, read_reply
 from donewhen.graph.tools.toolbox import Toolbox
@@ -108,10 +107,10 @@ async def collect(folder: Path) -> Measured:
         none("F6", f"damaged texts read as something else ({taken} were read)", number, len(wrong)),
         _slowest(times),
     ]
-    ends = [(f"{rate:.0%}", tally.runs, counted(tally.ends)) for rate, tally in shops.items()]
-    ends += [(f"{rate:.0%}, retail", tally.runs, counted(tally.ends)) for rate, tally in retail.items()]
+    ends = {f"{rate:.0%}": tally.ends for rate, tally in shops.items()}
+    ends |= {f"{rate:.0%}, retail": tally.ends for rate, tally in retail.items()}
     misread = "\n\n".join(f"Read as something else:\n\n```\n{text}\n```" for text in wrong[:3])
-    return Measured(figures, f"{table(['replies spoiled', 'runs', 'ends'], ends)}\n\n{misread}".rstrip())
+    return Measured(figures, f"{others(ends)}\n\n{misread}".rstrip())
 
 
 def _right(what: str, tally: Tally, rate: float) -> Figure:

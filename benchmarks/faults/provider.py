@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.figures import Measured, counted, none, of
+from benchmarks.faults.figures import Measured, none, of, others
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
 from benchmarks.report import table
 from benchmarks.retail_world import EVALS
@@ -220,11 +220,7 @@ async def collect(folder: Path) -> Measured:
         figures.append(of("F7", "recorded provider errors: failed, in clear words", len(errors), known))
         read = sum(heard(each, said) for each, said in replies)
         figures.append(of("F7", "recorded errors that hold the model's reply: read as its reply", len(replies), read))
-    cells = [
-        (f"{rate:.0%}", tally.runs, tally.requests, tally.faults, counted(tally.ends))
-        for rate, tally in {0.0: clean, **flaky}.items()
-    ]
-    shown = table(["requests that fail", "runs", "requests", "faults", "ends"], cells)
+    shown = others({f"{rate:.0%}": tally.ends for rate, tally in {0.0: clean, **flaky}.items()})
     again = [
         (_words(row), row["status"], *each.again) for row, each in zip(rows, met, strict=True) if _is_changed(row, each)
     ]
