@@ -56,17 +56,20 @@ async def play_all() -> list[Count]:
 
 
 def table(counts: list[Count]) -> str:
-    """A Markdown table, one row for each kind of work."""
+    """A Markdown table, with a row for each kind of work that met an obstacle; the other kinds below."""
     rows = [
         "| work | scenarios | refused | asked without need | not completed |",
         "|---|---|---|---|---|",
     ]
-    kinds = Counter(count.case.kind for count in counts)
+    kinds, smooth = Counter(count.case.kind for count in counts), []
     for kind, number in [*kinds.items(), ("all", len(counts))]:
         some = [count for count in counts if kind in ("all", count.case.kind)]
         figures = [sum(c.refused for c in some), sum(c.asked for c in some), sum(c.status != "completed" for c in some)]
-        rows.append(f"| {kind} | {number} | {' | '.join(map(str, figures))} |")
-    return "\n".join(rows)
+        if any(figures) or kind == "all":
+            rows.append(f"| {kind} | {number} | {' | '.join(map(str, figures))} |")
+        else:
+            smooth.append(f"{kind} {number}")
+    return "\n".join([*rows, "", f"Scenarios without an obstacle: {', '.join(smooth) or 'none'}."])
 
 
 def _item(number: int, cited: Any) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def page(rows: Sequence[Row], work: str) -> str:
         "groups": _table("lies", _groups(lies)),
         "kinds": _kinds("lies about", lies),
         "blind": _kinds("seen by", blind),
-        "honest_sum": _table("honest claims", [_sum("**all**", refused)], "refused at"),
-        "honest_table": _kinds("", refused, "refused at"),
+        "honest_sum": _table("honest claims", [_sum("**all**", refused)]),
+        "honest_table": _kinds("", refused),
     }
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(figures)
 
@@ -48,21 +48,19 @@ def _sum(name: str, rows: Sequence[Row]) -> tuple[str, int, dict[str, int]]:
     )
 
 
-def _table(title: str, lines: Iterable[tuple[str, int, dict[str, int]]], said: str = "accepted at") -> str:
-    head = (
-        f"| {title} | n | {' | '.join(f'{said} {level}' for level in LEVELS)} |\n|---|{'---:|' * (len(LEVELS) + 1)}\n"
-    )
+def _table(title: str, lines: Iterable[tuple[str, int, dict[str, int]]]) -> str:
+    head = f"| {title} | n | {' | '.join(LEVELS)} |\n|---|{'---:|' * (len(LEVELS) + 1)}\n"
     rows = (f"| {name} | {n} | {' | '.join(str(counts[level]) for level in LEVELS)} |\n" for name, n, counts in lines)
     return head + "".join(rows)
 
 
-def _kinds(first: str, rows: Sequence[Row], said: str = "accepted at") -> str:
+def _kinds(first: str, rows: Sequence[Row]) -> str:
     """Write one line for all claims of a group that were played as often, with the same counts."""
     alike: dict[tuple[str | int, ...], list[str]] = {}
     for row in rows:
         counts = (row.accepted[level] for level in LEVELS)
         alike.setdefault((row.kind.seen_by or row.kind.group, row.played, *counts), []).append(row.kind.name)
-    head = f"| {first} | n each | {' | '.join(f'{said} {level}' for level in LEVELS)} | claims |\n"
+    head = f"| {first} | n each | {' | '.join(LEVELS)} | claims |\n"
     rule = f"|---|{'---:|' * (len(LEVELS) + 1)}---|\n"
     lines = (f"| {' | '.join(map(str, cells))} | {'; '.join(names)} |\n" for cells, names in alike.items())
     return head + rule + "".join(lines)
