@@ -93,6 +93,7 @@ from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import log_of, now, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
+from donewhen.graph.pauses.plan import criteria_problem
 from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
@@ -451,6 +452,8 @@ class Runner:
     async def prepare_request(self, request: Request) -> Request:
         """Return a request that can begin here, with the plan of its template. Raises ConfigError."""
         self._check_enforceable(request.settings)
+        if problem := await criteria_problem(request.settings, self.executors):
+            raise ConfigError(f"settings: {problem}")
         self.prepare(request.settings)
         return await self._fill(request)
 

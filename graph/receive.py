@@ -20,7 +20,7 @@ from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
-from donewhen.graph.pauses.plan import approval_record, plan_rules
+from donewhen.graph.pauses.plan import approval_record, criteria_problem, plan_rules
 from donewhen.graph.people.consent import Proposal, plan_effects, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
@@ -34,7 +34,6 @@ from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
-from donewhen.state.plan.rules import broken_rules
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
 from donewhen.state.settings import Settings
@@ -73,16 +72,14 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     ended_unplanned = state.get("ending") and not state.get("approval")  # other words then are a new request
     if was_cut_off(state) and goal and (says_continue(goal) or not ended_unplanned):
         return _go_on(state, goal, runtime)
-    if settings.output_schema is not None or settings.done_when:
+    if settings.output_schema is not None:
         await load_jsonschema()
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
-    rules = plan_rules(deps, settings)
-    unfit = [f"settings: done_when: {each}" for each in broken_rules([], rules.required, rules)]
-    problem = problem or "; ".join(unfit)
+    problem = problem or await criteria_problem(settings, deps.executors)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):

@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 from donewhen.graph.context import Deps
+from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import PermissionPause, ResolvedAnswer
+from donewhen.graph.sync import load_jsonschema
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import Unclear, catalogue, say, say_why, unclear
@@ -17,6 +19,7 @@ from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text,
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
 from donewhen.state.plan.revise import difference
+from donewhen.state.plan.rules import broken_rules
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
 from donewhen.state.plan.text import moments_text, plan_text, schedule_text
@@ -250,24 +253,40 @@ def plan_rules(
     A plan that replaces an active one cannot have a schedule.
     """
     toolbox, executors = deps.all_tools(settings), deps.executors.active
-    paths = settings.profile.allowed_paths
-    checks = {n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"}
-    return Rules(
-        tools=frozenset(deps.executors.toolbox),
+    return replace(
+        _criteria_rules(deps.executors, settings),
         executors=executors,
         executor_tools={name: deps.tools_for(name, settings) for name in ("", *executors)},
         executor=settings.executor,
-        checks=checks,
         read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
         max_steps=settings.max_steps,
-        forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
         repeats=deps.repeats and before is None,
         zone=settings.timezone,
         unfinished=unfinished or {},
+    )
+
+
+def _criteria_rules(executors: Executors, settings: Settings) -> Rules:
+    """Return the rules for criteria, with those that the settings require."""
+    forbidden, paths = settings.profile.forbidden_tools, settings.profile.allowed_paths
+    toolbox = executors.toolbox.without(forbidden)
+    return Rules(
+        tools=frozenset(executors.toolbox),
+        checks={n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"},
+        forbidden=forbidden,
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
     )
+
+
+async def criteria_problem(settings: Settings, executors: Executors) -> str | None:
+    """Return why the required criteria cannot be checked here; None if they can."""
+    if not settings.done_when:
+        return None
+    await load_jsonschema()
+    rules = _criteria_rules(executors, settings)
+    return "; ".join(f"done_when: {each}" for each in broken_rules([], rules.required, rules)) or None
 
 
 def _check_problems(tool: KnownTool, paths: Sequence[str], arguments: Any) -> list[str]:

@@ -558,6 +558,16 @@ def test_any_setting_is_an_option(shell: Shell) -> None:
     assert settings["profile"] == {"role": "clerk", "tone": "dry"}
 
 
+def test_a_check_that_cannot_be_used_starts_nothing(shell: Shell) -> None:
+    """P11, U13: `--done-when` with a check that is not read-only is wrong usage, said as to a planner."""
+    check = {"text": "tests pass", "check": {"tool": "write_file", "arguments": {}}}
+    with scripted(shell):
+        refused = shell.run("--done-when", json.dumps(check))
+    assert refused.exit_code == Exit.USAGE, refused.stderr
+    assert "the check's tool 'write_file' is not read-only, so it cannot check" in refused.stderr
+    assert one_object(shell("threads", "--json"))["threads"] == []
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -78,11 +78,26 @@ async def test_a_new_plan_cannot_let_it_go() -> None:
     assert (flow.status, BROKEN) == ("completed", [False])
 
 
-async def test_what_cannot_be_checked_is_said_at_once() -> None:
-    """P11: a criterion with a tool that is not there starts nothing; a mode without steps contradicts it."""
-    flow = await run(ScriptedModel(), {"text": "x", "check": {"tool": "nothing", "arguments": {}}})
-    assert flow.status == "failed"
-    assert "done_when" in flow.run.answer
-    assert "nothing" in flow.run.answer
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ({"tool": "nothing", "arguments": {}}, "the check's tool 'nothing' does not exist"),
+        ({"tool": "fix", "arguments": {}}, "the check's tool 'fix' is not read-only, so it cannot check"),
+        ({"tool": "run_tests", "arguments": {"of": 1}}, "the check's arguments: .*'of'"),
+    ],
+)
+async def test_what_cannot_be_checked_is_said_at_once(check: dict[str, Any], why: str) -> None:
+    """P11: a criterion whose check cannot be used starts and stores nothing; what a worker finds ends as failed."""
+    settings = {"done_when": [{"text": "x", "check": check}]}
+    async with Agent(ScriptedModel(), [run_tests, fix], storage="memory:", effects=EFFECTS) as agent:
+        with pytest.raises(ConfigError, match=f"settings: done_when: the goal, criterion 1: {why}"):
+            await agent.start("mend it", settings=settings)
+        assert await agent.threads() == []
+        found = await agent.run_submitted(await agent.submit("mend it", settings=settings))
+        assert (found.status, "done_when: the goal, criterion 1" in found.answer) == ("failed", True)
+
+
+async def test_a_mode_without_steps_contradicts_a_criterion() -> None:
+    """P11: an answer without steps cannot meet it."""
     with pytest.raises(ConfigError, match="leave one of the two out"):
         Agent(ScriptedModel(), storage="memory:", settings={"done_when": ["x"], "mode": "answer"})
