@@ -12,7 +12,7 @@ from pydantic import Field
 
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, Encoding, encoding_of
 from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
-from donewhen.agent.workspace.undo import keep_append, keep_content, keep_copy, keep_move
+from donewhen.agent.workspace.undo import IGNORE, IGNORE_ALL, TRASH, keep_append, keep_content, keep_copy, keep_move
 from donewhen.state.secrets import CONTEXT, REDACTED, conceal_part
 
 MAX_READ = 200_000
@@ -20,7 +20,6 @@ MAX_EDIT_BYTES = 5_000_000
 MAX_SHOWN = 100_000
 SKIP_CHARS = 65_536
 PAGE = 19_500
-TRASH = ".trash"
 UTF_8 = Encoding("utf-8")
 _QUOTES = {ord(each): plain for plain, odd in (("'", "‘’‚‛"), ('"', "“”„‟"), ("-", "‐‑–—−")) for each in odd}
 """Quotes and dashes that look like those of a keyboard."""
@@ -170,6 +169,8 @@ def delete_file(root: Root, path: FilePath) -> str:
         destination = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
         root.check_move(parts, destination)
         keep_move(root, parts, destination)
+        if root.kind((TRASH,)) is None:
+            root.replace(IGNORE, io.BytesIO(IGNORE_ALL))
         root.move(parts, destination)
     return f"Deleted {display_path(parts)}; it is kept as {display_path(destination)}"
 

@@ -30,6 +30,11 @@ MOST_READ = 50_000_000
 """The most bytes of a file that are read to compare it; a larger one is known by its size."""
 LARGE = "it is too large to keep"
 WAITS = "nothing is undone while another change cannot be"
+TRASH = ".trash"
+"""The folder of deleted files."""
+IGNORE = (TRASH, ".gitignore")
+IGNORE_ALL = b"*\n"
+"""The content of `IGNORE`, made with the folder: git sees nothing in it."""
 _BYTES = " bytes"
 
 
@@ -172,7 +177,7 @@ class _FolderState:
 
     def _is_empty(self, folder: Parts) -> bool:
         if any(
-            mark is not None and len(each) > len(folder)
+            len(each) > len(folder) and not _counts_as_nothing(each, mark)
             for each, mark in self.marks.items()
             if _is_within(each, folder)
         ):
@@ -180,7 +185,13 @@ class _FolderState:
         if self.fingerprint_of(folder) is None or (place := self._on_disk(folder)) is None:
             return True
         with self.root.folder(place) as opened, os.scandir(opened) as entries:
-            return all(self.fingerprint_of((*folder, each.name)) is None for each in entries)
+            inside = [(*folder, each.name) for each in entries]
+        return all(_counts_as_nothing(each, self.fingerprint_of(each)) for each in inside)
+
+
+def _counts_as_nothing(parts: Parts, mark: str | None) -> bool:
+    """Return whether a folder with only this in it is empty: nothing, or what hides the trash from git."""
+    return mark is None or (parts == IGNORE and mark == _hash(IGNORE_ALL))
 
 
 def _is_within(parts: Parts, folder: Parts) -> bool:
@@ -278,4 +289,13 @@ def _restore(root: Root, entry: Mapping[str, Any], parts: Parts, to: Parts) -> N
     for made in reversed(entry["made"]):
         *around, name = made.split("/")
         with suppress(OSError, ToolException), root.folder(tuple(around)) as parent:
+            if made == TRASH:
+                _remove_ignore(root)
             os.rmdir(name, dir_fd=parent)  # refused while something is in it
+
+
+def _remove_ignore(root: Root) -> None:
+    """Remove what hides the trash from git, if nothing else is in the trash."""
+    with root.folder((TRASH,)) as trash:
+        if os.listdir(trash) == [IGNORE[-1]] and _counts_as_nothing(IGNORE, fingerprint(root, IGNORE)):
+            os.unlink(IGNORE[-1], dir_fd=trash)

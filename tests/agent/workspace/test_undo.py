@@ -197,6 +197,33 @@ async def test_a_file_that_changed_since_is_left_and_nothing_else_is_touched(wor
             assert (await agent.undo(run)).status == "undone"
 
 
+@pytest.mark.parametrize("name", ["mine.txt", ".gitignore"])
+async def test_what_people_put_into_the_trash_stays(work: Path, name: str) -> None:
+    """0071: the folder goes only if nothing is in it but what hides it from git; two deletions make it once."""
+    calls = [call("delete_file", path="gone.csv"), call("delete_file", path="log.txt")]
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("delete both")
+        assert (work / ".trash" / ".gitignore").read_text() == "*\n"
+        (work / ".trash" / name).write_text("mine\n")
+        assert (await agent.undo(run)).status == "undone"
+        assert sorted(each.name for each in (work / ".trash").iterdir()) == sorted({".gitignore", name})
+        assert (work / ".trash" / name).read_text() == "mine\n"
+
+
+async def test_a_trash_that_was_moved_comes_back(work: Path) -> None:
+    """0071: where the trash lay before, there is room again once the later one is gone."""
+    calls = [
+        call("delete_file", path="gone.csv"),
+        call("move_file", source=".trash", destination="kept"),
+        call("delete_file", path="log.txt"),
+    ]
+    before = tree(work)
+    async with an_agent(sending(*calls, tools=WRITERS), work, "memory:") as agent:
+        run = await agent.start("delete and move")
+        assert {each.result for each in (await agent.undo(run)).changes} == {"restored"}
+        assert tree(work) == before
+
+
 async def test_links_lead_nowhere(work: Path) -> None:
     """0071: a folder that became a link is not followed, by content that is equal neither; a hard link made since
     keeps what the run wrote.

@@ -1,5 +1,6 @@
 """Reading, writing, appending and editing: bounded, whole or not at all, in any script."""
 
+import subprocess
 import threading
 import tracemalloc
 from contextlib import suppress
@@ -281,6 +282,21 @@ def test_what_is_deleted_lies_in_the_trash(tools: Tools, tmp_path: Path) -> None
     assert "deleted already" in said(delete, path=".trash")
     tools["move_file"].invoke({"source": ".trash/sub/a.txt", "destination": "back.txt"})
     assert (tmp_path / "back.txt").read_text() == "one"
+
+
+def test_git_does_not_see_the_trash(tools: Tools, tmp_path: Path) -> None:
+    """D2: `git add .` takes nothing that was deleted; a folder of that name that people made is left as it is."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for name in ("b.txt", "c.txt"):
+        (tmp_path / name).write_text(name)
+        tools["delete_file"].invoke({"path": name})
+        subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    tracked = subprocess.run(["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert ".trash" not in tracked
+    (tmp_path / ".trash" / ".gitignore").unlink()
+    (tmp_path / "d.txt").touch()
+    tools["delete_file"].invoke({"path": "d.txt"})
+    assert not (tmp_path / ".trash" / ".gitignore").exists()
 
 
 def test_moving_and_deleting_stay_inside(tools: Tools, tmp_path: Path) -> None:
