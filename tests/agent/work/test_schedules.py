@@ -143,7 +143,10 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
 
 
 async def test_a_run_at_the_budget_of_a_day_waits_for_its_person(tmp_path: Path) -> None:
-    """P18: the schedule shows what its last run waits for; no worker continues that run, not even on another day."""
+    """P18: the schedule shows what its last run waits for; no worker continues that run, not even on another day.
+
+    Its person does, once, and the next moment follows.
+    """
     budgets = {"owner": Limits(model_calls=1)}
     post, model = Post(), reporting(HOURLY, runs=1)
     storage = f"sqlite:///{tmp_path}/runs.db"
@@ -155,7 +158,10 @@ async def test_a_run_at_the_budget_of_a_day_waits_for_its_person(tmp_path: Path)
         assert (last["thread_id"], last["status"], "day" in last["question"]) == (thread, "waiting", True)
         assert await agent.schedules.start_due(QUEUE, hours(48)) == []
         info = await agent.info(thread)
-        assert (info.status, info.due) == ("waiting", "")
+        assert (info.status, info.due, post.sent) == ("waiting", "", [])
+        assert (await agent.resume(thread, "extend 9 model calls")).status == "completed"
+        assert post.sent == ["report"]
+        assert len(await agent.schedules.start_due(QUEUE, hours(49.01))) == 1
 
 
 async def test_a_plan_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
