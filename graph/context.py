@@ -75,7 +75,7 @@ class Deps:
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
         tools = self.executors.tools_of(executor) if executor else self.executors.shared
-        return tools.without(settings.profile.forbidden_tools)
+        return tools.usable(settings)
 
     def step_tools(self, settings: Settings, state: Mapping[str, Any]) -> Toolbox:
         """Return the tools of a step; each has at least the effect that its plan showed."""
@@ -91,7 +91,7 @@ class Deps:
 
     def all_tools(self, settings: Settings) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
-        return self.executors.toolbox.without(settings.profile.forbidden_tools)
+        return self.executors.toolbox.usable(settings)
 
     def missing_tools(self, step: Mapping[str, Any]) -> list[str]:
         """Return the tools that the plan names for a step and that are not there: removed, or of another process."""

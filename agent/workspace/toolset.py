@@ -79,7 +79,7 @@ def workspace_tools(
         conditions = functools.partial(describe_box, around)
         if allowed.lines:
             succeeds = functools.partial(command_succeeds, allowed=allowed, box=around)
-            tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True))
+            tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True, acts_as="run_command"))
             tools[-1].description += f" Possible: {allowed.free}."
         how: dict[str, Any] = {"repeatable": True, "reads": ["."], "seconds": "timeout", "conditions": conditions}
         tools.append(_tool(run, folder, "write", asks=allowed.asks, allowed=allowed.allows, **how))

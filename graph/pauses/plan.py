@@ -270,12 +270,11 @@ def plan_rules(
 
 def _criteria_rules(executors: Executors, settings: Settings) -> Rules:
     """Return the rules for criteria, with those that the settings require."""
-    forbidden, paths = settings.profile.forbidden_tools, settings.profile.allowed_paths
-    toolbox = executors.toolbox.without(forbidden)
+    toolbox, paths = executors.toolbox.usable(settings), settings.profile.allowed_paths
     return Rules(
         tools=frozenset(executors.toolbox),
         checks={n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"},
-        forbidden=forbidden,
+        forbidden=settings.profile.forbidden_tools,
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],
     )
 

@@ -31,6 +31,7 @@ from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.identity import schema_fields
 from donewhen.state.language.selection import scores, terms
 from donewhen.state.pattern import pattern
+from donewhen.state.settings import Settings
 from donewhen.state.values import Json, same_json
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ class Toolbox(dict[str, "KnownTool"]):
         chosen.update((name, tool) for name, tool in self.items() if name not in names)
         return chosen
 
+    def usable(self, settings: Settings) -> "Toolbox":
+        """Return a toolbox without the tools that the profile forbids, and without those that do the work of one.
+
+        If each call is approved, none does the work of another: a check asks nobody.
+        """
+        forbidden, asks_always = settings.profile.forbidden_tools, settings.approvals == "each"
+        others = [name for name, tool in self.items() if tool.acts_as and (asks_always or tool.acts_as in forbidden)]
+        return self.without({*forbidden, *others})
+
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
         """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
         order = get_args(EffectKind)
@@ -152,6 +162,8 @@ class KnownTool:
             raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
         self.is_check: bool = bool(metadata.get("check"))
         """True if the tool is only for checks of criteria, not for work."""
+        self.acts_as: str = str(metadata.get("acts_as") or "")
+        """The tool whose work a check does, so that what forbids that one forbids it too; "" if none."""
         self.repeatable: bool = self.effect != "write" or metadata.get("repeatable") is True
         """True if an equal call that succeeded may be made again without a question."""
         self.reads: tuple[str, ...] = _declared_names(tool.name, "read", metadata.get("reads")) or ()

@@ -381,6 +381,23 @@ async def test_a_command_decides_a_criterion(tmp_path: Path, wrong: bool) -> Non
     assert "command_succeeds" not in [tool.name for tool in workspace_tools(tmp_path, commands=["sh"])]
 
 
+@pytest.mark.parametrize("settings", [{"profile": {"forbidden_tools": ["run_command"]}}, {"approvals": "each"}])
+async def test_a_check_runs_no_command_where_none_may_run_unasked(tmp_path: Path, settings: Any) -> None:
+    """X05, X25: what is forbidden, or approved call by call, is no check either, in a plan or in the settings."""
+    check = {"tool": "command_succeeds", "arguments": {"command": ["touch", "made.txt"]}}
+    tools = workspace_tools(tmp_path, commands=["touch made.txt"], box="off")
+    planned = {"content": "Look", "tools": ["list_files"], "done_when": [{"text": "It is there", "check": check}]}
+    work = [call("list_files"), finish_step("Seen", ["s1.1"])]
+    model = ScriptedModel(roles={"triage": [submit_plan([planned])] * 4, "execute": work}, strict=False)
+    flow = await play(model, tools, settings={"confirm": "never", **settings})
+    assert flow.run.outcome["code"] == "no_plan"
+    with pytest.raises(ConfigError, match="command_succeeds"):
+        await Agent(model, tools, storage="memory:").start(
+            "Look", settings={**settings, "done_when": [{"text": "It is there", "check": check}]}
+        )
+    assert not (tmp_path / "made.txt").exists()
+
+
 @pytest.mark.parametrize(("before", "status"), [({}, "failed"), ({"before": True}, "completed")])
 async def test_a_test_before_the_last_change_shows_nothing(tmp_path: Path, before: Any, status: str) -> None:
     """X05, F9: a command's result is older than what was changed after it, unless it is meant as it was."""
