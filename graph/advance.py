@@ -83,7 +83,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     messages = update.pop("messages", [])
     values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
-        if missing := deps.missing_tools(find_step(plan, id)):
+        if missing := deps.missing_tools(plan, find_step(plan, id)):
             emit(runtime, "note", text=f"Step {id} names tools that are not here: {', '.join(missing)}.")
     results, closed = close_tasks(values["steps"], language)
     rows = checklist(plan, values["steps"], language, answered=False)

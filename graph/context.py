@@ -78,8 +78,9 @@ class Deps:
         return tools.usable(settings)
 
     def step_tools(self, settings: Settings, state: Mapping[str, Any]) -> Toolbox:
-        """Return the tools of a step; each has at least the effect that its plan showed."""
-        return self.tools_for(state["step"].get("executor"), settings).at_least(state.get("approved_effects") or {})
+        """Return the tools of a step; each has the server, and at least the effect, that its plan showed."""
+        tools = self.tools_for(state["step"].get("executor"), settings).of_plan(state["run"].get("plan"))
+        return tools.at_least(state.get("approved_effects") or {})
 
     def reads(self, settings: Settings, approval: Mapping[str, Any] | None = None) -> Toolbox:
         """Return the tools that planning may call: those without an executor that only read and are not checks.
@@ -89,13 +90,17 @@ class Deps:
         tools = self.tools_for(None, settings).at_least((approval or {}).get("effects") or {})
         return tools.subset([name for name, tool in tools.items() if tool.effect == "read" and not tool.is_check])
 
-    def all_tools(self, settings: Settings) -> Toolbox:
-        """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
-        return self.executors.toolbox.usable(settings)
+    def all_tools(self, settings: Settings, plan: Mapping[str, Any] | None = None) -> Toolbox:
+        """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids.
 
-    def missing_tools(self, step: Mapping[str, Any]) -> list[str]:
+        With a `plan` there are none that are another server's than when it was made.
+        """
+        return self.executors.toolbox.usable(settings).of_plan(plan)
+
+    def missing_tools(self, plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[str]:
         """Return the tools that the plan names for a step and that are not there: removed, or of another process."""
-        return [name for name in step.get("tools") or () if name not in self.executors.toolbox]
+        here = self.executors.toolbox.of_plan(plan)
+        return [name for name in step.get("tools") or () if name not in here]
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """Return the model for a role; an executor's own model comes first."""

@@ -229,7 +229,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     values["unobserved"] = await _find_unobserved_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
-    context = CallContext(_caller(values, runtime), runtime, config, deps, deps.all_tools(settings), observed=observed)
+    tools = deps.all_tools(settings, values["plan"])
+    context = CallContext(_caller(values, runtime), runtime, config, deps, tools, observed=observed)
     form = None if code == "scheduled" else form_of(state.get("output_schema"))
     draft = await run_in_thread(partial(receipt, values, settings, status, code))  # it hides what calls were given
     delivery = Delivery(context, values, ending, draft, interjections, form=form)
@@ -402,7 +403,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     caller = replace(_caller(values, runtime), left={})
-    context = CallContext(caller, runtime, config, deps, deps.all_tools(settings), observed=observed)
+    context = CallContext(caller, runtime, config, deps, deps.all_tools(settings, values["plan"]), observed=observed)
     interjections = _Interjections(runtime, state.get("interjection_cursor") or "")
     form = form_of(state.get("output_schema"))
     delivery = Delivery(context, values, ending, final, interjections, _verdicts_before_audit(final), form=form)

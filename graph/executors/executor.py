@@ -164,6 +164,10 @@ Connect = Callable[[str], Executor]
 """Returns the executor for an address; raises ConfigError for an unknown kind of address."""
 
 
+NamedTools = Mapping[str, str | None]
+"""Tools that people were asked about, each with the server that provided it then: "" if none did, None if unknown."""
+
+
 class Executors(MutableMapping[str, Executor]):
     """The executors of an agent by name. Add, replace or remove them while the agent is in use.
 
@@ -249,12 +253,19 @@ class Executors(MutableMapping[str, Executor]):
             return self.toolbox.subset(tool.name for tool in own_tools(named))
         return self.shared
 
-    def missing(self, executor: str | None, tools: Iterable[str]) -> list[str]:
-        """Return the names of the executor and of these tools that are missing here, unless the owner removed them."""
+    def missing(self, executor: str | None, tools: NamedTools) -> list[str]:
+        """Return the names of the executor and of these tools that are missing here, unless the owner removed them.
+
+        A tool that another server provides now is missing, too.
+        """
         if executor and executor not in self._all:
             return [] if executor in self._removed else [executor]
         here = {*self.tools_of(executor), *self._removed, *LOOKUPS, PROGRAM, executor}
-        return [name for name in dict.fromkeys(tools) if name not in here]
+        return [name for name, server in tools.items() if name not in here or self.server_now(name, server) != server]
+
+    def server_now(self, name: str, server: str | None) -> str | None:
+        """Return the server that provides a tool now; `server` itself if it is None, or if there is no such tool."""
+        return server if server is None or name not in self.toolbox else self.toolbox[name].server
 
     def names_at_servers(self, name: str) -> list[str]:
         """Return what the tools are called here whose servers call them by this name."""

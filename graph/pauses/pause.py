@@ -14,6 +14,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict
 
 from donewhen.graph.context import Deps
+from donewhen.graph.executors.executor import NamedTools
 from donewhen.state.channels import Json
 from donewhen.state.language.short_replies import ending_words, read_word
 from donewhen.state.language.texts import (
@@ -392,14 +393,15 @@ class OpenPause(BaseModel):
             return say(self.spoken, "unclear", "again", said=translate_option("approve", "plan", self.spoken))
         return answer
 
-    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
-        """Return the executor and the tools of each step that goes on with this answer: the calls it was to make."""
-        steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
-        return [(step.get("executor"), self._calls_left(values)) for step in steps if step["id"] == self.step]
+    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, NamedTools]]:
+        """Return, for each step that goes on with this answer, the executor and the tools that it was to call."""
+        plan = (values.get("approval") or {}).get("plan") or {}
+        left = self._calls_left(values, plan.get("servers") or {})
+        return [(step.get("executor"), left) for step in plan.get("steps", ()) if step["id"] == self.step]
 
-    def _calls_left(self, values: Mapping[str, Any]) -> list[str]:
-        calls = self.record(values)["calls"]
-        return [call["name"] for call in calls if decision_on(call) not in NOT_MADE]
+    def _calls_left(self, values: Mapping[str, Any], servers: Mapping[str, str]) -> NamedTools:
+        calls = (call for call in self.record(values)["calls"] if decision_on(call) not in NOT_MADE)
+        return {call["name"]: call.get("server", servers.get(call["name"])) for call in calls}
 
     # --- what an answer changes
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 from donewhen.graph.context import Deps
-from donewhen.graph.executors.executor import Executors
+from donewhen.graph.executors.executor import Executors, NamedTools
 from donewhen.graph.pauses.pause import PermissionPause, ResolvedAnswer
 from donewhen.graph.sync import load_jsonschema
 from donewhen.graph.tools.toolbox import KnownTool
@@ -18,7 +18,7 @@ from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decod
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
-from donewhen.state.plan.revise import difference
+from donewhen.state.plan.revise import difference, moved_tools
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
@@ -183,19 +183,21 @@ class PlanPause(PermissionPause):
         if isinstance(plan, list):
             reasons = "; ".join(add_line_number(each, answer.lines) for each in plan)
             return say(self.spoken, "unclear", "edited_plan", reasons=reasons)
+        if moved := moved_tools(self.plan, plan, self.spoken):
+            return say(self.spoken, "unclear", "moved", id=self.id, moved="; ".join(moved))
         whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
         return {**whole, "revision": revision_of(whole)}
 
-    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, Sequence[str]]]:
+    def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, NamedTools]]:
         """Return the tools that the steps of an approved plan list.
 
         Those of an edited plan are checked by the rules for plans. A plan with a schedule starts nothing now.
         """
         if answer.kind != "approve" or self.plan.get("schedule"):
             return []
-        records = values.get("steps") or {}
+        records, servers = values.get("steps") or {}, self.plan.get("servers") or {}
         left = (step for step in self.plan["steps"] if record_of(records, step["id"])["status"] != "done")
-        return [(step.get("executor"), step.get("tools") or ()) for step in left]
+        return [(step.get("executor"), {name: servers.get(name) for name in step.get("tools") or ()}) for step in left]
 
     # --- what an answer changes
 
@@ -273,6 +275,7 @@ def _criteria_rules(executors: Executors, settings: Settings) -> Rules:
     toolbox, paths = executors.toolbox.usable(settings), settings.profile.allowed_paths
     return Rules(
         tools=frozenset(executors.toolbox),
+        servers={name: tool.server for name, tool in executors.toolbox.items() if tool.server},
         checks={n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"},
         forbidden=settings.profile.forbidden_tools,
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],

@@ -39,6 +39,7 @@ from donewhen.state.people.answers import (
     sign,
     words_of,
 )
+from donewhen.state.plan.revise import moved_line
 from donewhen.state.settings import Settings
 
 AUTHENTICATED = "langgraph_auth_user_id"
@@ -153,11 +154,15 @@ def lacking_tools(
     """Return which tools the answer needs and are not here, in English for the error of a program."""
     if answer.kind not in ((*NEED_TOOLS, "declined") if by == "policy" else NEED_TOOLS):
         return ""
-    lists = (executors.missing(executor, tools) for executor, tools in pause.tools_after(values, answer))
-    if not (missing := dict.fromkeys(name for names in lists for name in names)):
+    steps = pause.tools_after(values, answer)
+    if not (missing := dict.fromkeys(name for each in steps for name in executors.missing(*each))):
         return ""
     texts = [say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))]
+    servers: dict[str, str | None] = {executor or "": None for executor, _ in steps}
+    servers |= {name: server for _, tools in steps for name, server in tools.items()}
     for name in missing:
+        if (now := executors.server_now(name, before := servers[name])) != before:
+            texts.append(moved_line(name, before or "", now or "", language))
         if others := executors.names_at_servers(name):
             texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))
     return ". ".join(texts)

@@ -1,6 +1,6 @@
 """The outcomes of a planning round: a plan, an answer, a question, a refusal, a correction, or the end of the run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
@@ -264,7 +264,7 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
     change: PlanChange = plan.pop("change", no_change())
     finished = [id for id in planning["finished"] if id not in change["stale"]]
     if not planning["feedback"] and hash_work(plan, finished) in failed_work(planning):
-        return await _send_back_repeated(round, message, decision)
+        return await _send_back_repeated(round, message, decision, plan)
     reason = str(decision.arguments.get("reason") or (sketch["reason"] if sketch else ""))
     proposed: ProposedPlan = {"plan": plan, "reason": reason, "change": change}
     round.note(corrections=0)
@@ -274,14 +274,16 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
     return _propose(round, proposed)
 
 
-async def _send_back_repeated(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def _send_back_repeated(
+    round: PlanningRound, message: AIMessage, decision: Decision, plan: Mapping[str, Any]
+) -> Planning:
     """Tell the planner that this work failed before. The second time, ask a person, or end planning (M7)."""
     if not round.was_corrected("repeat"):
         return send_correction(round.note_correction("repeat"), message, [REPEATED])
     emit(round.runtime, "note", text="The planner proposes again what failed already.")
     if round.settings.unattended:
         return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
-    steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
+    steps = "; ".join(step["content"] for step in plan["steps"] if step["id"] not in round.planning["finished"])
     question = say(round.language, "ask", "repeated", steps=steps[:500])
     why = cast("Reason", {**round.planning["why"], "tried": []})  # a person may want it once more
     round.planning = {**round.planning, "why": why}

@@ -99,7 +99,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
     record, step, dependencies = records[id], find_step(plan, id), ancestors(plan, id)
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
-    today, missing = record["today"] or settings.today_text, deps.missing_tools(step)
+    today, missing = record["today"] or settings.today_text, deps.missing_tools(plan, step)
     # The step's own writes are not among these: its attempt accounts for them itself.
     others_at_work = [other for key, other in records.items() if key != id and other["status"] in AT_WORK]
     name = step.get("executor")

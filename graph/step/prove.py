@@ -129,7 +129,8 @@ class StepProof(Proof):
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
-    context = StepContext.of(state, runtime, config, deps, deps.all_tools(runtime.context))
+    tools = deps.all_tools(runtime.context, state["run"].get("plan"))
+    context = StepContext.of(state, runtime, config, deps, tools)
     claim = state.get("decision") or state["record"]["claim"] or _claim_of_calls(context)
     if claim is None:
         return {"decision": None}

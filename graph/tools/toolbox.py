@@ -128,6 +128,11 @@ class Toolbox(dict[str, "KnownTool"]):
         others = [name for name, tool in self.items() if tool.acts_as and (asks_always or tool.acts_as in forbidden)]
         return self.without({*forbidden, *others})
 
+    def of_plan(self, plan: Mapping[str, Any] | None) -> "Toolbox":
+        """Return a toolbox without the tools that are another server's here than when the plan was made."""
+        servers: Mapping[str, str] = (plan or {}).get("servers") or {}
+        return self.without([name for name, server in servers.items() if name in self and self[name].server != server])
+
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
         """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
         order = get_args(EffectKind)
@@ -160,6 +165,8 @@ class KnownTool:
         self._asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
         if not (self._asks is None or isinstance(self._asks, bool) or callable(self._asks)):
             raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
+        self.server: str = str(metadata.get("server") or "")
+        """The name of the server that provides the tool, which an approval is for; "" if none does."""
         self.is_check: bool = bool(metadata.get("check"))
         """True if the tool is only for checks of criteria, not for work."""
         self.acts_as: str = str(metadata.get("acts_as") or "")

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.errors import PlanError, validation_problems
 from donewhen.state.plan.order import ancestors, avoid_circles
-from donewhen.state.plan.revise import revise, with_old_fields
+from donewhen.state.plan.revise import revise, tools_of, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, choose_executor, read_calls
 from donewhen.state.plan.written import Complexity, Plan, name_calls, read_fields, unwrap_plan
@@ -56,6 +56,8 @@ class PlanJson(TypedDict):
     done_when: list[CriterionJson]
     schedule: dict[str, Any] | None
     speak: str | None
+    servers: NotRequired[dict[str, str]]
+    """Tools that it names and a server provides, each with the name of the server: its approval is for these."""
     revision: str
     """The content hash that approvals refer to."""
 
@@ -125,6 +127,8 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
         {key: item for key, item in step.items() if key != "replaces" and (item or key not in ("calls", "message"))}
         for step in plan["steps"]
     ]
+    if servers := {name: rules.servers[name] for name in tools_of(stored) if name in rules.servers}:
+        stored["servers"] = servers
     return {**stored, "revision": revision_of(stored), **more}
 
 
@@ -209,12 +213,11 @@ def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:
-    """Return a content hash of everything relevant for consent: criteria, steps, tools, executors, schedule.
+    """Return a content hash of everything relevant for consent: criteria, steps, tools, servers, executors, schedule.
 
     Title, speech and complexity only describe the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
-    if plan.get("done_when"):
-        content["done_when"] = plan["done_when"]
+    content |= {key: plan[key] for key in ("done_when", "servers") if plan.get(key)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

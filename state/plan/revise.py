@@ -216,10 +216,35 @@ def difference(
     }
     lines += [f"{line}{because.get(id, '')}" for id, line in lines_of_dropped.items()]
     lines += _describe_reordered(approved, plan, old.keys() & new.keys(), speak)
+    lines += moved_tools(approved, plan, language)
     if plan.get("schedule") != approved.get("schedule"):
         none = speak("none")
         lines.append(speak("schedule", before=approved.get("schedule") or none, after=plan.get("schedule") or none))
     return lines
+
+
+def tools_of(plan: Mapping[str, Any]) -> list[str]:
+    """Return the tools that a plan names, in the order of its steps: to work with, to call, and for its checks."""
+    names = list[str]()
+    for step in plan["steps"]:
+        names += [*(step.get("tools") or ()), *(call["tool"] for call in step.get("calls") or ())]
+    criteria = [*(each for step in plan["steps"] for each in criteria_of(step)), *(plan.get("done_when") or ())]
+    return list(dict.fromkeys([*names, *(each["check"]["tool"] for each in criteria if each.get("check"))]))
+
+
+def moved_tools(before: Mapping[str, Any], after: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return a line for each tool of both plans that another server provides since."""
+    then, now = before.get("servers") or {}, after.get("servers") or {}
+    if then == now:
+        return []
+    both = [name for name in tools_of(after) if then.get(name) != now.get(name) and name in tools_of(before)]
+    return [moved_line(name, then.get(name, ""), now.get(name, ""), language) for name in both]
+
+
+def moved_line(tool: str, before: str, after: str, language: str) -> str:
+    """Return that a server provides a tool that another provided before; "" stands for none."""
+    none = say(language, "changed", "none")
+    return say(language, "changed", "moved", tool=tool, before=before or none, after=after or none)
 
 
 def _weaker_goal(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
@@ -285,7 +310,7 @@ def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
     """Return a hash of a plan's unfinished work: the same for the same work under other ids."""
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
-    rows = [_without_ids(step, place) for step in steps]
+    rows = [*(_without_ids(step, place) for step in steps), *sorted((plan.get("servers") or {}).items())]
     return hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

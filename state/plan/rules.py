@@ -36,6 +36,8 @@ class Rules:
     """Returns the coerced arguments of a tool, and their problems."""
     max_steps: int = 20
     content_chars: int = CONTENT_CHARS
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Tools that a server provides, each with the name of the server."""
     forbidden: Collection[str] = ()
     finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Finished steps, id → `{content, …}`; a replan keeps them by id."""

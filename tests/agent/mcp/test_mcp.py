@@ -274,6 +274,27 @@ async def test_a_run_that_waits_for_a_renamed_tool_is_told_so(order: tuple[str, 
             assert (run.status, run.answer) == ("completed", "looked")
 
 
+async def test_a_run_that_waits_at_a_server_is_told_that_another_took_its_place(tmp_path: Path) -> None:
+    """X15: the tool's name is the same, so the approval names the server; its answer is good where that one is."""
+    code = """
+        from mcp.server.mcpserver import MCPServer
+        server = MCPServer("s", log_level="ERROR")
+        server.add_tool(lambda: "from {server}", name="look", description="d")
+        server.run()
+    """
+    configs = {n: {"mcpServers": {n: python(tmp_path, code.format(server=n))}} for n in ("one", "two")}
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    script = one_step([call("look"), finish_step("looked", ("s1.1", "from one"))], content="look", tools=["look"])
+    async with McpServers(configs["one"]) as servers, Agent(script, [servers], storage=storage) as agent:
+        run = await agent.start("Look", settings={"confirm": "never", "approvals": "each", "verification": "grounded"})
+    async with McpServers(configs["two"]) as servers, Agent(script, [servers], storage=storage) as agent:
+        with pytest.raises(ToolMissing, match="look is now a tool of the server two, before of one"):
+            await agent.resume(run, "approve")
+    async with McpServers(configs["one"]) as servers, Agent(script, [servers], storage=storage) as agent:
+        run = await agent.resume(run, "approve")
+        assert (run.status, run.answer) == ("completed", "looked")
+
+
 async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path: Path) -> None:
     """N32: the error says which server and why, with what it printed; no process is left."""
     alive = tmp_path / "alive"

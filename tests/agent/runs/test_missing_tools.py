@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.a2a.server import a2a_app
 from donewhen.errors import ThreadWaiting, ToolMissing
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks
 
@@ -240,14 +240,94 @@ async def test_tools_of_one_run_are_forgotten_when_it_ends_or_is_deleted() -> No
     assert await kept_by(2) == await kept_by(12)
 
 
-def taker(of: str, taken: dict[str, list[str]]) -> StructuredTool:
-    """A tool `take` of its own."""
+def taker(of: str, taken: dict[str, list[str]], server: str = "") -> StructuredTool:
+    """A tool `take` of its own; of a server, if one is named."""
 
     def take(what: str) -> str:
         taken[of].append(what)
         return f"took {what}"
 
-    return StructuredTool.from_function(take, description="Take something.")
+    metadata = {"server": server, "effect": "write"} if server else None
+    return StructuredTool.from_function(take, description="Take something.", metadata=metadata)
+
+
+ORDERS = [("shop", "market"), ("market", "shop"), ("shop", ""), ("", "shop")]
+"""The server that provides `take` when people are asked, and when they answer; "": a function of the agent."""
+SHOWN: dict[str, Any] = {"confirm": "writes", "approvals": "plan", "verification": "grounded"}
+NOTHING: dict[str, list[str]] = {"shop": [], "market": [], "": []}
+
+
+@pytest.mark.parametrize("said", ["approve", {"type": "edit", "arguments": {"what": "two"}}], ids=["yes", "edit"])
+@pytest.mark.parametrize(("before", "after"), ORDERS)
+async def test_an_approved_call_is_never_made_at_another_server(
+    before: str, after: str, said: Any, tmp_path: Path
+) -> None:
+    """X15: the error names both servers; the answer is good where the tool is the one that was shown."""
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", {name: list[str]() for name in NOTHING}
+    async with Agent(taking(), [taker(before, taken, before)], storage=storage, settings=EACH) as agent:
+        run = await agent.start("Take an apple")
+    names = f"now a tool of the server {after or 'none'}, before of {before or 'none'}"
+    async with Agent(ScriptedModel(), [taker(after, taken, after)], storage=storage) as agent:
+        with pytest.raises(ToolMissing, match=f"needs take, .* take is {names}"):
+            await agent.resume(run, said)
+    assert taken == NOTHING
+    rest = ScriptedModel(roles={"execute": {"s1": [finish_step("taken", ("s1.1", "took an apple"))]}})
+    async with Agent(rest, [taker(before, taken, before)], storage=storage) as agent:
+        assert (await agent.resume(run, "approve")).status == "completed"
+    assert taken == {**NOTHING, before: ["an apple"]}
+
+
+@pytest.mark.parametrize("way", ["approve", "edit", "words"])
+@pytest.mark.parametrize(("before", "after"), ORDERS[:2])
+async def test_a_plan_is_approved_for_the_servers_that_it_was_shown_with(
+    before: str, after: str, way: str, tmp_path: Path
+) -> None:
+    """C08: neither approved nor edited for another server; planned again in words it is shown with the new one."""
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", {name: list[str]() for name in NOTHING}
+    async with Agent(taking(), [taker(before, taken, before)], storage=storage, settings=SHOWN) as agent:
+        run = await agent.start("Take an apple")
+        assert run.pending[0]["plan"]["servers"] == {"take": before}
+    plan = submit_plan([{"content": "take an apple", "tools": ["take"]}])
+    rounds = [call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))]
+    again = ScriptedModel(roles={"triage": [plan], "draft": [plan], "execute": {"s1": rounds}}, strict=False)
+    async with Agent(again, [taker(after, taken, after)], storage=storage) as agent:
+        if way == "approve":
+            with pytest.raises(ToolMissing, match=f"a tool of the server {after}, before of {before}"):
+                await agent.resume(run, "approve")
+        elif way == "edit":
+            run = await agent.resume(run, {"type": "edit", "plan": {"steps": [{"id": "s1", "content": "take it"}]}})
+            assert f"a tool of the server {after}, before of {before}" in run.pending[0]["problem"]
+        else:
+            run = await agent.resume(run, "Please think about it once more")
+            assert (run.status, run.pending[0]["plan"]["servers"]) == ("waiting", {"take": after})
+            assert (await agent.resume(run, "approve")).status == "completed"
+    assert taken == {**NOTHING, after: ["an apple"] if way == "words" else []}
+
+
+@pytest.mark.parametrize(("before", "after"), ORDERS[:2])
+async def test_an_approved_plan_goes_on_without_another_servers_tool(before: str, after: str, tmp_path: Path) -> None:
+    """X15: where the server was replaced meanwhile, the step does not have the tool, and people are asked anew."""
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", {name: list[str]() for name in NOTHING}
+    steps = [{"content": "choose one", "tools": []}, {"content": "take it", "tools": ["take"]}]
+    asks = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": {"s1": [ask_user("Which?")]}})
+    async with Agent(asks, [taker(before, taken, before)], storage=storage, settings=SHOWN) as agent:
+        run = await agent.resume(await agent.start("Take something"), "approve")
+        assert run.pending[0]["question"] == "Which?"
+    second = [call("take", what="an apple"), give_up("the tool is not here"), call("take", what="an apple")]
+    work = {
+        "s1": [finish_step("the apple", ("s1.1", "the apple"))],
+        "s2": [*second, finish_step("taken", ("s2.1", "took an apple"))],
+    }
+    replan = submit_plan([{"id": "s2", "tools": ["take"]}])
+    rest = ScriptedModel(roles={"execute": work, "draft": [replan]}, strict=False)
+    async with Agent(rest, [taker(after, taken, after)], storage=storage) as agent:
+        run = await agent.resume(run, "the apple")
+        assert (run.status, taken) == ("waiting", NOTHING), run.answer
+        if run.pending[0]["kind"] != "plan":
+            run = await agent.resume(run, "replan")
+        assert f"take is now a tool of the server {after}, before of {before}" in str(run)
+        run = await agent.resume(run, "approve")
+        assert taken == {**NOTHING, after: ["an apple"]}
 
 
 async def test_a_refused_start_does_not_change_the_tools_of_the_run_that_waits() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, AgentOptions, Limits
 from donewhen.agent.work.schedules import Schedules, due_moment
@@ -174,6 +175,25 @@ async def test_a_plan_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
         run = await agent.run_submitted(thread)
         assert (run.status, run.outcome and run.outcome["code"]) == ("failed", "no_plan")
         assert "send" in run.answer
+
+
+async def test_a_plan_whose_tool_is_another_servers_is_shown_again(tmp_path: Path) -> None:
+    """P18, X15: a plan is approved for the servers that it was shown with; its own server's runs ask nobody."""
+    url, posts = f"sqlite:///{tmp_path}/runs.db", {"mail": Post(), "other": Post()}
+
+    def tools(server: str) -> list[StructuredTool]:
+        return [StructuredTool.from_function(posts[server].send, metadata={"server": server, "effect": "write"})]
+
+    async with Agent(reporting(HOURLY, runs=1), tools("mail"), storage=url) as agent:
+        await confirmed(agent)
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        assert (await agent.run_submitted(thread)).status == "completed"
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(2.01))
+    async with Agent(reporting(HOURLY, runs=1), tools("other"), storage=url) as agent:
+        run = await agent.run_submitted(thread)
+        assert (run.status, run.pending[0]["kind"], posts["other"].sent) == ("waiting", "plan", [])
+        assert (await agent.resume(run, "approve")).status == "completed"
+    assert (posts["mail"].sent, posts["other"].sent) == (["report"], ["report"])
 
 
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:

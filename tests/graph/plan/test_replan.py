@@ -152,14 +152,18 @@ AGAIN = submit_plan([{"id": "s7", "content": "Write", "depends_on": ["s1"]}])
 OTHER = submit_plan([{"id": "s3", "content": "print it", "depends_on": ["s1"]}])
 
 
-async def test_a_plan_proposed_again_and_again_goes_to_a_person() -> None:
-    """M7: the same work under other ids is pointed out to the planner; proposed again, a person says how to go on, and
-    what they say holds."""
-    model = replanned(AGAIN, AGAIN, AGAIN, s7=[finish_step("written", "s7.result")])
+BY_ID = submit_plan([{"id": "s2", "depends_on": ["s1"]}])
+
+
+@pytest.mark.parametrize(("again", "id"), [(AGAIN, "s7"), (BY_ID, "s2")], ids=["other id", "only its id"])
+async def test_a_plan_proposed_again_and_again_goes_to_a_person(again: Any, id: str) -> None:
+    """M7: the same work under other ids, or an id alone, is pointed out to the planner; proposed again, a person says
+    how to go on, and what they say holds."""
+    model = replanned(again, again, again, **{id: [finish_step("written", f"{id}.result")]})
     flow = await play(model, TOOLS, effects=EFFECTS, answers=["the disk is there now, try it"])
     model.assert_exhausted()
     assert "this is step for step the plan that failed" in requests_of_planner(model)[1].text
-    assert "proposes again what failed already: Write" in flow.pauses[0]["question"]
+    assert "proposes again what failed already: write" in flow.pauses[0]["question"].lower()
     assert "the disk is there now" in requests_of_planner(model)[2].text
     assert flow.status == "completed"
 
