@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from donewhen.state.people.edit import is_plan_text
     from donewhen.state.people.payload import arguments_text, shown_arguments, sources_text, text_changes
     from donewhen.state.plan.steps import SILENT_ROUNDS
-    from donewhen.state.plan.text import chosen_limits, moments_text, schedule_lines, schedule_text, step_numbers
+    from donewhen.state.plan.text import (
+        chosen_limits,
+        moments_text,
+        schedule_lines,
+        schedule_text,
+        step_numbers,
+        tool_texts,
+    )
     from donewhen.state.secrets import redact
     from donewhen.state.settings import ROLES
     from donewhen.state.statuses import FINAL
@@ -47,7 +54,7 @@ __all__ = [
     "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
     "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all", "read_goal",
     "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
-    "sources_text", "step_numbers", "storable", "store_label", "text_changes",
+    "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -74,7 +81,8 @@ _HOME = {
     "is_plan_text": "state.people.edit",
     "SILENT_ROUNDS": "state.plan.steps",
     **dict.fromkeys(
-        ("chosen_limits", "moments_text", "schedule_lines", "schedule_text", "step_numbers"), "state.plan.text"
+        ("chosen_limits", "moments_text", "schedule_lines", "schedule_text", "step_numbers", "tool_texts"),
+        "state.plan.text",
     ),
     "FINAL": "state.statuses",
     "redact": "state.secrets",

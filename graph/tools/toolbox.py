@@ -30,6 +30,7 @@ from donewhen.state.consent import Argument, Sources
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.identity import schema_fields
 from donewhen.state.language.selection import scores, terms
+from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
 from donewhen.state.values import Json, same_json
@@ -218,7 +219,8 @@ class KnownTool:
         `metadata["conditions"]` is a function of the language that returns it.
         """
         describe = (self.tool.metadata or {}).get("conditions")
-        return str(describe(language)) if describe else ""
+        server = say(language, "call", "server", server=self.server) if self.server else ""
+        return " ".join(filter(None, (str(describe(language)) if describe else "", server)))
 
     def targets(self, arguments: Mapping[str, Any]) -> set[str]:
         """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their

@@ -1,7 +1,7 @@
 """A plan as markdown for people."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,7 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
     Tools with effects are marked with what the plan's approval covers. Steps and criteria that are as in `before`, the
     plan that was shown last, are only said to be as before.
     """
-    plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
-    language = str(pending.get("language") or "en")
+    plan, language = pending.get("plan") or {}, str(pending.get("language") or "en")
     say = catalogue(language)["plan"]
     lines = [f"# {_one_line(plan.get('title') or say['title'])}", ""]
     goal, earlier = plan.get("done_when") or [], (before or {}).get("done_when") or []
@@ -28,7 +27,7 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
     numbers, same = step_numbers(plan), unchanged_steps(plan, before)
     for number, step in enumerate(plan.get("steps") or [], 1):
         as_before = number in same
-        lines += [f"{number}. _{say['as_before']}_"] if as_before else _step_lines(number, step, say, writes, numbers)
+        lines += [f"{number}. _{say['as_before']}_"] if as_before else _step_lines(number, step, say, pending, numbers)
     lines += [*_gone_lines(plan, before, language), "", *_changes_line(pending, say)]
     if plan.get("schedule"):
         lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
@@ -88,19 +87,28 @@ def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
 
 
 def _step_lines(
-    number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str], numbers: Mapping[str, str]
+    number: int, step: Mapping[str, Any], say: Mapping[str, str], pending: Pause, numbers: Mapping[str, str]
 ) -> Iterator[str]:
     yield from _block(f"{number}. ", step.get("content"))
     yield from _criteria_lines(step.get("done_when") or [], "   - ", say)
     if step.get("executor"):
         yield f"   - {say['executor']}: {step['executor']}"
     if step.get("tools"):
-        names = (f"{name} ({say['any_arguments']})" if name in writes else str(name) for name in step["tools"])
-        yield f"   - {say['tools']}: {', '.join(names)}"
+        yield f"   - {say['tools']}: {', '.join(tool_texts(step, pending, say))}"
     depends_on = step.get("depends_on")
     if depends_on is not None:
         names = (numbers.get(str(each), str(each)) for each in depends_on)
         yield f"   - {say['after']}: {', '.join(names) or say['nothing']}"
+
+
+def tool_texts(step: Mapping[str, Any], pending: Pause, say: Mapping[str, str]) -> list[str]:
+    """Return the tools of a step of the pending plan, each with its server and whether any arguments are approved."""
+    servers, writes = (pending.get("plan") or {}).get("servers") or {}, pending.get("writes") or ()
+    texts = list[str]()
+    for name in step.get("tools") or ():
+        notes = [*([servers[name]] if name in servers else []), *([say["any_arguments"]] if name in writes else [])]
+        texts.append(f"{name} ({', '.join(notes)})" if notes else str(name))
+    return texts
 
 
 def _criteria_lines(criteria: Iterable[Any], lead: str, say: Mapping[str, str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from donewhen.clients import (
     shown_arguments,
     step_numbers,
     text_changes,
+    tool_texts,
 )
 from donewhen.types import Pause
 
@@ -69,13 +70,12 @@ def _grid(gap: int) -> Table:
 def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     """Return the drawing of a complete plan with what its approval covers."""
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
-    writes = set(pending.get("writes") or ())
     rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
     numbers = step_numbers(plan)
     for number, step in enumerate(plan.get("steps") or [], 1):
         grid = _grid(1)
         grid.add_row(Text(f"{number}.", style="cyan"), Text(_without_blank_lines(step["content"])))
-        grid.add_row("", _draw_details(step, writes, numbers, terminal))
+        grid.add_row("", _draw_details(step, pending, numbers, terminal))
         rows += [Text(""), grid]
     ends = _grid(2)
     for number, criterion in enumerate(plan.get("done_when") or []):
@@ -93,11 +93,11 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     return Group(*rows)
 
 
-def _draw_details(step: Mapping[str, Any], writes: set[str], numbers: Mapping[str, str], terminal: Terminal) -> Table:
+def _draw_details(step: Mapping[str, Any], pending: Pause, numbers: Mapping[str, str], terminal: Terminal) -> Table:
     grid, say = _grid(2), terminal.texts("plan")
     for number, criterion in enumerate(step.get("done_when") or []):
         grid.add_row(Text("" if number else say["done_when"], style="dim"), Text(criterion_text(criterion, terminal)))
-    tools = [f"{tool} ({say['any_arguments']})" if tool in writes else str(tool) for tool in step.get("tools") or []]
+    tools = tool_texts(step, pending, say)
     by = [str(step["executor"])] if step.get("executor") else []
     after = [numbers.get(str(each), str(each)) for each in step.get("depends_on") or []]
     for name, values in (("tools", tools), ("after", after), ("executor", by)):

@@ -128,7 +128,10 @@ const MANY = 10; // tools from which on there is a field to find one
 // The tools of a step; opened, all there are, to be ticked. Those of another executor are its own, and only shown.
 function toolsOf(step, pending, changed) {
   const known = about.tools ?? [];
-  const flagged = (tool) => ((pending.writes ?? []).includes(tool) ? `${tool} (${words.granted_writes})` : tool);
+  const flagged = (tool) => {
+    const notes = [pending.plan?.servers?.[tool], (pending.writes ?? []).includes(tool) && words.granted_writes].filter(Boolean);
+    return notes.length ? `${tool} (${notes.join(", ")})` : tool;
+  };
   const chosen = () => `${words.tools}: ${step.tools?.length ? step.tools.map(flagged).join(", ") : words.nothing}`;
   if (step.executor || !known.length) return el("span", { className: "about" }, step.tools?.length ? chosen() : "");
   const title = el("summary", {}, chosen());

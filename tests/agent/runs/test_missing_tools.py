@@ -266,6 +266,7 @@ async def test_an_approved_call_is_never_made_at_another_server(
     storage, taken = f"sqlite:///{tmp_path}/runs.db", {name: list[str]() for name in NOTHING}
     async with Agent(taking(), [taker(before, taken, before)], storage=storage, settings=EACH) as agent:
         run = await agent.start("Take an apple")
+        assert (f"a tool of the server {before}" in run.pending[0]["text"]) == bool(before)
     names = f"now a tool of the server {after or 'none'}, before of {before or 'none'}"
     async with Agent(ScriptedModel(), [taker(after, taken, after)], storage=storage) as agent:
         with pytest.raises(ToolMissing, match=f"needs take, .* take is {names}"):
@@ -287,6 +288,7 @@ async def test_a_plan_is_approved_for_the_servers_that_it_was_shown_with(
     async with Agent(taking(), [taker(before, taken, before)], storage=storage, settings=SHOWN) as agent:
         run = await agent.start("Take an apple")
         assert run.pending[0]["plan"]["servers"] == {"take": before}
+        assert f"take ({before}, any arguments)" in run.pending[0]["text"]
     plan = submit_plan([{"content": "take an apple", "tools": ["take"]}])
     rounds = [call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))]
     again = ScriptedModel(roles={"triage": [plan], "draft": [plan], "execute": {"s1": rounds}}, strict=False)
