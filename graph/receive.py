@@ -107,17 +107,18 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 
 def _warn_of_short_store(runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> None:
-    """Warn, once for each kind, that writes may be made twice: the store ends with the process, the saver does not."""
+    """Warn, once for each kind, that writes may be made twice: there is no store, or it ends before the saver does."""
     saver, store = config["configurable"].get(CHECKPOINTER_KEY), runtime.store
-    is_durable = isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, InMemorySaver)
+    kept = isinstance(saver, BaseCheckpointSaver)
+    is_short = store is None or (isinstance(store, InMemoryStore) and not isinstance(saver, InMemorySaver))
     toolbox = deps.executors.toolbox
     writes = bool(deps.executors.active) or any(toolbox.effect(name) != "read" for name in toolbox)
-    if not (is_durable and writes and isinstance(store, InMemoryStore | None)):
+    if not (kept and writes and is_short):
         return
     warning = (
-        f"After a crash, writes may be made twice: the checkpointer {type(saver).__name__} outlives this process, and "
-        f"what says which writes were made does not (store: {type(store).__name__ if store else 'none'}). Compile the "
-        "graph with a store in the same database, such as AsyncPostgresStore"
+        "Writes may be made twice, after a crash or in a fork of the thread: what says which were made is not kept as "
+        f"long as the checkpoints of {type(saver).__name__} (store: {type(store).__name__ if store else 'none'}). "
+        "Compile the graph with a store in the same place, such as AsyncPostgresStore or InMemoryStore"
     )
     if warning not in _warned:
         _warned.add(warning)

@@ -168,7 +168,7 @@ async def test_a_model_by_role_or_by_a_name_of_the_settings_is_asked_in_place_of
 def test_a_store_that_ends_before_its_checkpointer_is_warned_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R02: two requests, one warning; none where both last, both end, or nothing writes."""
+    """R02: two requests, one warning, also without any store, for a fork; none where both last or nothing writes."""
 
     def look() -> str:
         """Look."""
@@ -187,7 +187,9 @@ def test_a_store_that_ends_before_its_checkpointer_is_warned_of_once(
             assert warnings(store, saver=saver) == []
         assert warnings(None, InMemoryStore(), saver=saver, effect="read") == []
         (said,) = warnings(InMemoryStore(), InMemoryStore(), saver=saver)
-        assert "SqliteSaver outlives this process" in said
+        assert "not kept as long as the checkpoints of SqliteSaver" in said
         assert "InMemoryStore" in said
-    assert warnings(None, InMemoryStore(), saver=InMemorySaver()) == []
+    assert warnings(InMemoryStore(), InMemoryStore(), saver=InMemorySaver()) == []
+    (said,) = warnings(None, None, saver=InMemorySaver())
+    assert "in a fork of the thread" in said
     assert warnings(None, saver=None) == []
