@@ -292,7 +292,7 @@ async def test_a_table_can_be_read_on_a_phone() -> None:
     )
     async with served(agent(triage=[answer(table)])) as page, browser(page, size=PHONE) as tab:
         await say(tab, "tell")
-        await tab.wait_for_selector("td")
+        await tab.wait_for_selector("td >> text=4,200.75")
         widths = await tab.locator("td").evaluate_all("all => all.map((each) => each.clientWidth)")
         assert min(widths) > 40, widths
         await picture(tab, "page-phone-table")
