@@ -78,7 +78,7 @@ class Deps:
         return tools.usable(settings)
 
     def step_tools(self, settings: Settings, state: Mapping[str, Any]) -> Toolbox:
-        """Return the tools of a step; each has the server, and at least the effect, that its plan showed."""
+        """Return the tools of a step; each as its plan showed it, with at least that effect."""
         tools = self.tools_for(state["step"].get("executor"), settings).of_plan(state["run"].get("plan"))
         return tools.at_least(state.get("approved_effects") or {})
 
@@ -93,7 +93,7 @@ class Deps:
     def all_tools(self, settings: Settings, plan: Mapping[str, Any] | None = None) -> Toolbox:
         """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids.
 
-        With a `plan` there are none that are another server's than when it was made.
+        With a `plan` there are none that are provided otherwise than when it was made.
         """
         return self.executors.toolbox.usable(settings).of_plan(plan)
 

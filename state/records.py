@@ -466,8 +466,8 @@ class Call(TypedDict, total=False):
     """True for a tool call, False for a call printed as text."""
     decided: Decided
     """What a person, or a policy, decided about it last; nothing yet if missing."""
-    server: str
-    """The server that provided the tool when people were asked about the call; "" if none did."""
+    provider: str
+    """Who provided the tool when people were asked about the call, as `KnownTool.provider`; "" if no server did."""
     base: str
     """A digest of the texts that it replaces, to which a difference was shown."""
     edited: bool

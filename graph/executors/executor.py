@@ -165,7 +165,7 @@ Connect = Callable[[str], Executor]
 
 
 NamedTools = Mapping[str, str | None]
-"""Tools that people were asked about, each with the server that provided it then: "" if none did, None if unknown."""
+"""Tools that people were asked about, each with its `KnownTool.provider` then; None if that is unknown."""
 
 
 class Executors(MutableMapping[str, Executor]):
@@ -256,20 +256,21 @@ class Executors(MutableMapping[str, Executor]):
     def missing(self, executor: str | None, tools: NamedTools) -> list[str]:
         """Return the names of the executor and of these tools that are missing here, unless the owner removed them.
 
-        A tool that another server provides now is missing, too.
+        A tool that is provided otherwise now is missing, too.
         """
         if executor and executor not in self._all:
             return [] if executor in self._removed else [executor]
         here = {*self.tools_of(executor), *self._removed, *LOOKUPS, PROGRAM, executor}
-        return [name for name, server in tools.items() if name not in here or self.server_now(name, server) != server]
+        return [name for name, by in tools.items() if name not in here or self.provider_now(name, by) != by]
 
-    def server_now(self, name: str, server: str | None) -> str | None:
-        """Return the server that provides a tool now; `server` itself if it is None, or if there is no such tool."""
-        return server if server is None or name not in self.toolbox else self.toolbox[name].server
+    def provider_now(self, name: str, provider: str | None) -> str | None:
+        """Return who provides a tool now; `provider` itself if it is None, or if there is no such tool."""
+        return provider if provider is None or name not in self.toolbox else self.toolbox[name].provider
 
     def names_at_servers(self, name: str) -> list[str]:
-        """Return what the tools are called here whose servers call them by this name."""
-        return [each for each, known in self.toolbox.items() if getattr(known.tool, "original_name", None) == name]
+        """Return what the tools are called here whose servers call them by this name, if that is another name."""
+        known = ((each, getattr(known.tool, "original_name", None)) for each, known in self.toolbox.items())
+        return [each for each, original in known if original == name != each]
 
     def set_tools(
         self, tools: Sequence[BaseTool], effects: Mapping[str, EffectKind] | None = None, *, by_owner: bool = True

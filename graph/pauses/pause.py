@@ -396,12 +396,12 @@ class OpenPause(BaseModel):
     def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, NamedTools]]:
         """Return, for each step that goes on with this answer, the executor and the tools that it was to call."""
         plan = (values.get("approval") or {}).get("plan") or {}
-        left = self._calls_left(values, plan.get("servers") or {})
+        left = self._calls_left(values, plan.get("providers") or {})
         return [(step.get("executor"), left) for step in plan.get("steps", ()) if step["id"] == self.step]
 
-    def _calls_left(self, values: Mapping[str, Any], servers: Mapping[str, str]) -> NamedTools:
+    def _calls_left(self, values: Mapping[str, Any], providers: Mapping[str, str]) -> NamedTools:
         calls = (call for call in self.record(values)["calls"] if decision_on(call) not in NOT_MADE)
-        return {call["name"]: call.get("server", servers.get(call["name"])) for call in calls}
+        return {call["name"]: call.get("provider", providers.get(call["name"])) for call in calls}
 
     # --- what an answer changes
 

@@ -195,9 +195,11 @@ class PlanPause(PermissionPause):
         """
         if answer.kind != "approve" or self.plan.get("schedule"):
             return []
-        records, servers = values.get("steps") or {}, self.plan.get("servers") or {}
+        records, providers = values.get("steps") or {}, self.plan.get("providers") or {}
         left = (step for step in self.plan["steps"] if record_of(records, step["id"])["status"] != "done")
-        return [(step.get("executor"), {name: servers.get(name) for name in step.get("tools") or ()}) for step in left]
+        return [
+            (step.get("executor"), {name: providers.get(name) for name in step.get("tools") or ()}) for step in left
+        ]
 
     # --- what an answer changes
 
@@ -275,7 +277,7 @@ def _criteria_rules(executors: Executors, settings: Settings) -> Rules:
     toolbox, paths = executors.toolbox.usable(settings), settings.profile.allowed_paths
     return Rules(
         tools=frozenset(executors.toolbox),
-        servers={name: tool.server for name, tool in executors.toolbox.items() if tool.server},
+        provider=lambda name: executors.toolbox[name].provider if name in executors.toolbox else "",
         checks={n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"},
         forbidden=settings.profile.forbidden_tools,
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],

@@ -158,10 +158,10 @@ def lacking_tools(
     if not (missing := dict.fromkeys(name for each in steps for name in executors.missing(*each))):
         return ""
     texts = [say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))]
-    servers: dict[str, str | None] = {executor or "": None for executor, _ in steps}
-    servers |= {name: server for _, tools in steps for name, server in tools.items()}
+    providers: dict[str, str | None] = {executor or "": None for executor, _ in steps}
+    providers |= {name: by for _, tools in steps for name, by in tools.items()}
     for name in missing:
-        if (now := executors.server_now(name, before := servers[name])) != before:
+        if (now := executors.provider_now(name, before := providers[name])) != before:
             texts.append(moved_line(name, before or "", now or "", language))
         if others := executors.names_at_servers(name):
             texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))

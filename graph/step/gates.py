@@ -206,9 +206,9 @@ async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
 
 
 async def require_tool(call: Call, context: CallContext, go: Go) -> Ruling:
-    """Refuse a call of a tool that is gone, or that is another server's than when people were asked about it."""
+    """Refuse a call of a tool that is gone, or that is provided otherwise than when people were asked about it."""
     tool = context.tools.get(call["name"])
-    if tool is not None and call.get("server", tool.server) == tool.server:
+    if tool is not None and call.get("provider", tool.provider) == tool.provider:
         return go
     return No(f"there is no tool {call['name']} {'' if context.may_ask else 'to look with '}any more")
 
@@ -326,7 +326,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     if "program" in call:
         waiting = waiting.but(code=next(each["args"]["code"] for each in context.calls if each["name"] == PROGRAM))
     waiting = waiting.but(answered_by=go.answered_by) if go.question and go.answered_by else waiting
-    first, *rest = [_with_server(each, context) if each in (call, *others) else each for each in context.calls]
+    first, *rest = [_with_provider(each, context) if each in (call, *others) else each for each in context.calls]
     change: StepChange = {"status": "waiting", "calls": [first, *rest]}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
         change["calls"] = [{**first, "base": base_of(replaced)}, *rest]
@@ -335,9 +335,9 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     return Wait({**change, "waiting": waiting.dump()})
 
 
-def _with_server(call: Call, context: StepContext) -> Call:
-    """Return the call with the server that provides its tool now, when people are asked about it."""
-    return {**call, "server": context.tools[call["name"]].server}
+def _with_provider(call: Call, context: StepContext) -> Call:
+    """Return the call with who provides its tool now, when people are asked about it."""
+    return {**call, "provider": context.tools[call["name"]].provider}
 
 
 def _step_that_lists(tool: str, state: Step) -> str:

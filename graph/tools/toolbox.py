@@ -32,6 +32,7 @@ from donewhen.state.identity import schema_fields
 from donewhen.state.language.selection import scores, terms
 from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
+from donewhen.state.proof.journal import canonical_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import Json, same_json
 
@@ -130,9 +131,9 @@ class Toolbox(dict[str, "KnownTool"]):
         return self.without({*forbidden, *others})
 
     def of_plan(self, plan: Mapping[str, Any] | None) -> "Toolbox":
-        """Return a toolbox without the tools that are another server's here than when the plan was made."""
-        servers: Mapping[str, str] = (plan or {}).get("servers") or {}
-        return self.without([name for name, server in servers.items() if name in self and self[name].server != server])
+        """Return a toolbox without the tools that another server provides here, or otherwise, than for the plan."""
+        providers: Mapping[str, str] = (plan or {}).get("providers") or {}
+        return self.without([name for name, one in providers.items() if name in self and self[name].provider != one])
 
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
         """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
@@ -147,6 +148,21 @@ class Toolbox(dict[str, "KnownTool"]):
         chosen = Toolbox(())
         chosen.update({**self, **strengthened})
         return chosen
+
+
+WORDS = frozenset(("description", "title", "examples", "$comment"))
+"""What a schema only says, in words."""
+
+
+def _without_words(schema: Any, *, names: bool = False) -> Any:
+    """Return a schema without its words. `names`: the keys are names of arguments, which may be called so, too."""
+    if isinstance(schema, Mapping):
+        return {
+            key: _without_words(each, names=not names and key in ("properties", "$defs", "definitions"))
+            for key, each in schema.items()
+            if names or key not in WORDS
+        }
+    return [_without_words(each) for each in schema] if isinstance(schema, list) else schema
 
 
 class KnownTool:
@@ -167,7 +183,7 @@ class KnownTool:
         if not (self._asks is None or isinstance(self._asks, bool) or callable(self._asks)):
             raise ToolError(f"asks of {tool.name!r} is {self._asks!r}; it must be a bool or a function")
         self.server: str = str(metadata.get("server") or "")
-        """The name of the server that provides the tool, which an approval is for; "" if none does."""
+        """The name of the server that provides the tool; "" if none does."""
         self.is_check: bool = bool(metadata.get("check"))
         """True if the tool is only for checks of criteria, not for work."""
         self.acts_as: str = str(metadata.get("acts_as") or "")
@@ -191,6 +207,17 @@ class KnownTool:
             check_parameters(tool)
         if isinstance(tool.args_schema, dict):
             _ = self.closed, self.parameters
+
+    @functools.cached_property
+    def provider(self) -> str:
+        """What an approval is for: the server's name, and a digest of the arguments that its tool takes.
+
+        "" if no server provides the tool. The descriptions do not count, because servers improve theirs.
+        """
+        if not self.server:
+            return ""
+        takes = canonical_json(_without_words(self.parameters))
+        return f"{self.server} {hashlib.sha256(takes.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
     def approval(self, arguments: Mapping[str, Any] | None = None) -> Approval:
         """Return whether a call that an approved plan covers must be approved by itself, or needs no plan.

@@ -56,8 +56,9 @@ class PlanJson(TypedDict):
     done_when: list[CriterionJson]
     schedule: dict[str, Any] | None
     speak: str | None
-    servers: NotRequired[dict[str, str]]
-    """Tools that it names and a server provides, each with the name of the server: its approval is for these."""
+    providers: NotRequired[dict[str, str]]
+    """Tools that it names and a server provides, each with the name of the server and, after a space, a digest of the
+    arguments that the tool takes: its approval is for these."""
     revision: str
     """The content hash that approvals refer to."""
 
@@ -127,8 +128,8 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
         {key: item for key, item in step.items() if key != "replaces" and (item or key not in ("calls", "message"))}
         for step in plan["steps"]
     ]
-    if servers := {name: rules.servers[name] for name in tools_of(stored) if name in rules.servers}:
-        stored["servers"] = servers
+    if providers := {name: by for name in tools_of(stored) if (by := rules.provider(name))}:
+        stored["providers"] = providers
     return {**stored, "revision": revision_of(stored), **more}
 
 
@@ -213,11 +214,11 @@ def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:
-    """Return a content hash of everything relevant for consent: criteria, steps, tools, servers, executors, schedule.
+    """Return a content hash of all that consent is about: criteria, steps, tools, their providers, executors, schedule.
 
     Title, speech and complexity only describe the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
-    content |= {key: plan[key] for key in ("done_when", "servers") if plan.get(key)}
+    content |= {key: plan[key] for key in ("done_when", "providers") if plan.get(key)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

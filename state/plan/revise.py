@@ -16,7 +16,7 @@ from donewhen.state.errors import PlanError
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
 from donewhen.state.plan.rules import Rules
-from donewhen.state.plan.text import step_numbers
+from donewhen.state.plan.text import server_of, step_numbers
 from donewhen.state.plan.written import calls_text
 from donewhen.state.records import PlanChange
 from donewhen.state.values import Json, fold_text, name_hint
@@ -233,8 +233,8 @@ def tools_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def moved_tools(before: Mapping[str, Any], after: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return a line for each tool of both plans that another server provides since."""
-    then, now = before.get("servers") or {}, after.get("servers") or {}
+    """Return a line for each tool of both plans that another server provides since, or with other arguments."""
+    then, now = before.get("providers") or {}, after.get("providers") or {}
     if then == now:
         return []
     both = [name for name in tools_of(after) if then.get(name) != now.get(name) and name in tools_of(before)]
@@ -242,9 +242,12 @@ def moved_tools(before: Mapping[str, Any], after: Mapping[str, Any], language: s
 
 
 def moved_line(tool: str, before: str, after: str, language: str) -> str:
-    """Return that a server provides a tool that another provided before; "" stands for none."""
+    """Return how a tool's provider differs from the one before; "" stands for none."""
     none = say(language, "changed", "none")
-    return say(language, "changed", "moved", tool=tool, before=before or none, after=after or none)
+    was, now = server_of(before), server_of(after)
+    if was == now:
+        return say(language, "changed", "takes", tool=tool, server=now)
+    return say(language, "changed", "moved", tool=tool, before=was or none, after=now or none)
 
 
 def _weaker_goal(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
@@ -310,7 +313,7 @@ def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
     """Return a hash of a plan's unfinished work: the same for the same work under other ids."""
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
-    rows = [*(_without_ids(step, place) for step in steps), *sorted((plan.get("servers") or {}).items())]
+    rows = [*(_without_ids(step, place) for step in steps), *sorted((plan.get("providers") or {}).items())]
     return hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

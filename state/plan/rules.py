@@ -36,8 +36,8 @@ class Rules:
     """Returns the coerced arguments of a tool, and their problems."""
     max_steps: int = 20
     content_chars: int = CONTENT_CHARS
-    servers: Mapping[str, str] = field(default_factory=dict)
-    """Tools that a server provides, each with the name of the server."""
+    provider: Callable[[str], str] = lambda name: ""
+    """Returns who provides a tool, as approvals are for it; "" if no server does."""
     forbidden: Collection[str] = ()
     finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Finished steps, id → `{content, …}`; a replan keeps them by id."""

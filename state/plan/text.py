@@ -101,12 +101,20 @@ def _step_lines(
         yield f"   - {say['after']}: {', '.join(names) or say['nothing']}"
 
 
+def server_of(provider: str) -> str:
+    """Return the name of the server of a tool's provider, as `KnownTool.provider` has it."""
+    return provider.rpartition(" ")[0]
+
+
 def tool_texts(step: Mapping[str, Any], pending: Pause, say: Mapping[str, str]) -> list[str]:
     """Return the tools of a step of the pending plan, each with its server and whether any arguments are approved."""
-    servers, writes = (pending.get("plan") or {}).get("servers") or {}, pending.get("writes") or ()
+    providers, writes = (pending.get("plan") or {}).get("providers") or {}, pending.get("writes") or ()
     texts = list[str]()
     for name in step.get("tools") or ():
-        notes = [*([servers[name]] if name in servers else []), *([say["any_arguments"]] if name in writes else [])]
+        notes = [
+            *([server_of(providers[name])] if name in providers else []),
+            *([say["any_arguments"]] if name in writes else []),
+        ]
         texts.append(f"{name} ({', '.join(notes)})" if notes else str(name))
     return texts
 

@@ -129,7 +129,7 @@ const MANY = 10; // tools from which on there is a field to find one
 function toolsOf(step, pending, changed) {
   const known = about.tools ?? [];
   const flagged = (tool) => {
-    const notes = [pending.plan?.servers?.[tool], (pending.writes ?? []).includes(tool) && words.granted_writes].filter(Boolean);
+    const notes = [pending.plan?.providers?.[tool]?.replace(/ \w+$/, ""), (pending.writes ?? []).includes(tool) && words.granted_writes].filter(Boolean);
     return notes.length ? `${tool} (${notes.join(", ")})` : tool;
   };
   const chosen = () => `${words.tools}: ${step.tools?.length ? step.tools.map(flagged).join(", ") : words.nothing}`;

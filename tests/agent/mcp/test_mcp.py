@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, ConfigError, McpServers, wait
+from donewhen import Agent, ConfigError, McpServers, Run, wait
 from donewhen.agent.config import read_servers
 from donewhen.errors import ToolMissing
 from donewhen.graph.sync import run_in_shared_loop
@@ -274,25 +274,64 @@ async def test_a_run_that_waits_for_a_renamed_tool_is_told_so(order: tuple[str, 
             assert (run.status, run.answer) == ("completed", "looked")
 
 
-async def test_a_run_that_waits_at_a_server_is_told_that_another_took_its_place(tmp_path: Path) -> None:
-    """X15: the tool's name is the same, so the approval names the server; its answer is good where that one is."""
-    code = """
-        from mcp.server.mcpserver import MCPServer
-        server = MCPServer("s", log_level="ERROR")
-        server.add_tool(lambda: "from {server}", name="look", description="d")
-        server.run()
-    """
-    configs = {n: {"mcpServers": {n: python(tmp_path, code.format(server=n))}} for n in ("one", "two")}
-    storage = f"sqlite:///{tmp_path}/runs.db"
-    script = one_step([call("look"), finish_step("looked", ("s1.1", "from one"))], content="look", tools=["look"])
-    async with McpServers(configs["one"]) as servers, Agent(script, [servers], storage=storage) as agent:
-        run = await agent.start("Look", settings={"confirm": "never", "approvals": "each", "verification": "grounded"})
-    async with McpServers(configs["two"]) as servers, Agent(script, [servers], storage=storage) as agent:
-        with pytest.raises(ToolMissing, match="look is now a tool of the server two, before of one"):
-            await agent.resume(run, "approve")
-    async with McpServers(configs["one"]) as servers, Agent(script, [servers], storage=storage) as agent:
-        run = await agent.resume(run, "approve")
-        assert (run.status, run.answer) == ("completed", "looked")
+REPLACED = """
+    from mcp.server.mcpserver import MCPServer
+    server = MCPServer("s", log_level="ERROR")
+    @server.tool()
+    def look({arguments}) -> str:
+        \'\'\'{words}.\'\'\'
+        return "from {server}"
+    server.run()
+"""
+"""A server with one tool."""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words", "why"),
+    [
+        ("two", "at: str", "Look", "look is now a tool of the server two, before of one"),
+        ("one", "at: str, wipe: bool = True", "Look", "look of the server one takes other arguments now"),
+        ("one", "at: str", "Look well, it says today", ""),
+    ],
+    ids=["another server", "other arguments", "other words"],
+)
+async def test_an_approval_is_for_the_server_and_the_arguments_that_were_shown(
+    name: str, arguments: str, words: str, why: str, tmp_path: Path
+) -> None:
+    """X15: for a call, and for a plan that waits beside it; the answer is good where the tool is the one of before."""
+
+    def config(name: str, arguments: str, words: str) -> dict[str, Any]:
+        code = REPLACED.format(arguments=arguments, words=words, server=name)
+        return {"mcpServers": {name: python(tmp_path, code)}}
+
+    before, after = config("one", "at: str", "Look"), config(name, arguments, words)
+    storage, settings = f"sqlite:///{tmp_path}/runs.db", {"verification": "grounded", "approvals": "each"}
+    looked = [call("look", at="x"), finish_step("looked", ("s1.1", "from one"))]
+
+    async def answer(tools: McpServers, run: Run | str) -> Run:
+        """Begin a run, or approve everything of one, with a model of its own."""
+        script = one_step(looked, content="look", tools=["look"])
+        async with Agent(script, [tools], storage=storage, settings=settings) as agent:
+            if isinstance(run, str):
+                return await agent.start("Look", settings={"confirm": run})
+            while run.pending:
+                run = await agent.resume(run, "approve")
+            return run
+
+    async with McpServers(before) as servers:
+        runs = [await answer(servers, confirm) for confirm in ("never", "always")]
+    assert "a tool of the server one" in runs[0].pending[0]["text"]
+    assert "look (one)" in runs[1].pending[0]["text"]
+    async with McpServers(after) as servers:
+        for run in runs if why else ():
+            with pytest.raises(ToolMissing, match=why) as caught:
+                await answer(servers, run)
+            assert "is called" not in str(caught.value)
+        if not why:
+            assert (await answer(servers, runs.pop(0))).status == "completed"
+    async with McpServers(before) as servers:
+        for run in runs:
+            assert (await answer(servers, run)).status == "completed"
 
 
 async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path: Path) -> None:
