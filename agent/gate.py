@@ -16,7 +16,7 @@ from donewhen.graph.people.answers import OVERDUE, missing_tools
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
-from donewhen.state.people.answers import may_answer, read_signed, sign
+from donewhen.state.people.answers import read_signed, sign
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
@@ -119,11 +119,11 @@ def check_understood(run: Run, answers: Json) -> None:
     for pause in run.pending:
         if pause["id"] in answers:
             asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
-            if not may_answer(asked.answered_by, by or ""):
+            read = asked.read(value)
+            if not asked.counts(read, by or ""):
                 hint = f"give it with by={asked.answered_by!r}; tell({run.thread_id!r}, …) keeps the words of others"
                 raise ResumeError(f"{asked.for_others()} {hint}", [pause["id"]])
-            read = asked.read(value) if "schema" not in pause else None
-            if isinstance(read, str):
+            if isinstance(read, str) and "schema" not in pause:
                 raise ResumeError(read, [pause["id"]])
 
 

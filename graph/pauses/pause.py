@@ -35,6 +35,7 @@ from donewhen.state.people.answers import (
     answers_by_id,
     decode_json,
     match_choice,
+    may_answer,
     read_broken_json,
     read_shape,
     read_words,
@@ -353,6 +354,10 @@ class OpenPause(BaseModel):
             return Answer(self.refusal)
         read = self.understand(shape)
         return read if isinstance(read, Answer) else (read or self._no_answer(value)).text(self.spoken)
+
+    def counts(self, answer: Answer | str, by: str) -> bool:
+        """Return whether an answer counts from this person: who is asked decides; to cancel, anybody may."""
+        return may_answer(self.answered_by, by) or (isinstance(answer, Answer) and answer.kind == "cancel")
 
     def _no_answer(self, value: Any) -> Unclear:
         """Name what came, and what would be an answer."""

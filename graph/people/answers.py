@@ -33,7 +33,6 @@ from donewhen.state.language.texts import say
 from donewhen.state.people.answers import (
     Answer,
     AnswerShape,
-    may_answer,
     read_shape,
     read_signed,
     sign,
@@ -85,7 +84,7 @@ def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> str:
     answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, list[str]()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
         said, by = read_signed(answer)
-        if not may_answer(by_id[id].answered_by, by or ""):
+        if not by_id[id].counts(by_id[id].read(said), by or ""):
             words.append(_words_in(said))
     return "\n".join(filter(None, words))
 
@@ -189,10 +188,11 @@ def _read_answer(
     if value == OVERDUE and not pause.to_people and settings.on_question != "wait":
         return pause.by_policy(settings), "policy"
     given, by = read_signed(value)
-    if not may_answer(pause.answered_by, by or ""):
+    answer = pause.read(given)
+    if not pause.counts(answer, by or ""):
         kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and _words_in(given) else ""
         return f"{pause.for_others()}{kept}", "user"
-    return pause.read(given), "user"
+    return answer, "user"
 
 
 def _close_asked_pause(state: RunState, pending: OpenPause, decided: ResolvedAnswer | None, *, ended: bool) -> RunState:

@@ -86,6 +86,52 @@ async def test_a_button_of_somebody_else_says_nothing_and_a_name_is_a_text() -> 
     assert (await till.agent.resume(run, "ok", by="operator")).status == "completed"
 
 
+@pytest.mark.parametrize("ending", ["cancel", "/cancel", "never mind", {"type": "cancel"}])
+@pytest.mark.parametrize("by", ["mira", ""])
+async def test_who_is_not_asked_may_still_end_the_run(ending: Any, by: str) -> None:
+    """H13, R05: a name says who may permit; whoever writes on the thread may end the run, at each of two questions, and
+    by an answer that is left to workers too. The receipt names them, and the operator comes too late."""
+    for thread in ("direct", "queued"):
+        till = Till(
+            pays(400),
+            finish_step("Refunded"),
+            hook=None,
+            settings={"approvals": "each", "answered_by": {"tool": "operator"}},
+        )
+        run = await till.asks(thread)
+        asked = run.pending[0]["id"]
+        if thread == "direct":
+            run = await till.agent.resume(run, ending, by=by)
+        else:
+            await till.agent.submit_answer(run, ending, by=by)
+            run = await till.agent.run_submitted(thread)
+        assert (run.status, till.paid) == ("cancelled", [])
+        assert run.receipt is not None
+        row = run.receipt["approvals"][-1]
+        assert (row["decision"], row.get("name", ""), row.get("answered_by")) == ("cancel", by, "operator")
+        with pytest.raises(StaleAnswer, match="cancel"):
+            await till.agent.resume(thread, "approve", question=asked, by="operator:anna")
+        assert till.paid == []
+
+
+async def test_who_may_end_the_run_decides_nothing_else_with_it() -> None:
+    """R05: with an answer to another's question beside it, nothing is taken; words around the word are words."""
+    sides = [
+        {"content": f"Refund order 17: {n}", "done_when": "Done", "tools": ["refund"], "depends_on": []}
+        for n in (400, 40)
+    ]
+    till = Till({"s1": [pays(400)], "s2": [pays(40)]}, plan=submit_plan(sides), hook=two_audiences)
+    run = await till.asks()
+    first, second = (pause["id"] for pause in run.pending)
+    run = await till.agent.resume("t", {first: {"type": "cancel"}, second: "approve"}, by="mira")
+    assert (run.status, len(run.pending)) == ("waiting", 2)
+    run = await till.agent.resume("t", "never mind, I keep the lamp. cancel", by="mira")
+    assert (run.status, till.paid) == ("waiting", [])
+    assert "Your message is kept" in run.problem
+    run = await till.agent.resume("t", {second: {"type": "cancel"}}, by="mira")
+    assert (run.status, till.paid) == ("cancelled", [])
+
+
 @pytest.mark.parametrize(
     "forged",
     [
