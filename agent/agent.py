@@ -557,11 +557,11 @@ class Agent:
     async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page[Json]:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
 
-        Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`,
-        `asked_at`, and its `text`: all that a person reads, as the stream and the page show it; of a form also its
-        `schema`; of a call also `tool` and `arguments`. Texts and arguments come without credentials, and cut if they
-        are long. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread
-        come together. Raises ConfigError for an invalid cursor.
+        Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`, `asked_at`,
+        and its `text`: all that a person reads, as the stream and the page show it; of a form also its `schema`; of a
+        call also `tool` and `arguments`; `answered_by`, if only somebody named may answer. Texts and arguments come
+        without credentials, and cut if they are long. Pass the list's `cursor` to get the next ones; it is None at the
+        end. All questions of a thread come together. Raises ConfigError for an invalid cursor.
         """
         await self._runner.settle_all()
         async with self.storage.reader() as (_, store):

@@ -143,7 +143,11 @@ class _Activities:
         return await self._status_of(run)
 
     async def _status_of(self, run: Run) -> ThreadStatus:
-        questions = [{key: pause.get(key) for key in ("id", "kind", "step", "asked_at")} for pause in run.pending]
+        always = ("id", "kind", "step", "asked_at")
+        questions: list[dict[str, Any]] = [
+            {key: pause.get(key) for key in (*always, "answered_by") if key in always or key in pause}
+            for pause in run.pending
+        ]
         due = (await self._agent.info(run)).due if run.status == "waiting" else ""
         return ThreadStatus(run.thread_id, run.status, run.outcome["code"] if run.outcome else "", questions, due)
 
@@ -290,7 +294,7 @@ class ThreadWorkflow:
 
     @workflow.query
     def pending(self) -> list[dict[str, Any]]:
-        """Return the open questions of the waiting run: `id`, `kind`, `step`, `asked_at`."""
+        """Return the open questions of the waiting run: `id`, `kind`, `step`, `asked_at`, `answered_by`."""
         return self._pending
 
 
@@ -411,7 +415,7 @@ class RunHandle:
         self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(thread_id)
 
     async def pending(self) -> list[dict[str, Any]]:
-        """Return the `id`, `kind`, `step` and `asked_at` of the open questions; [] while it works, and at its end."""
+        """Return `id`, `kind`, `step`, `asked_at` and `answered_by` of the open questions; [] while it works and later."""
         async with self._errors():
             questions: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
         return questions

@@ -39,6 +39,16 @@ class Ask(TypedDict, total=False):
     """Why the last answer did not reach the executor that asked."""
 
 
+class Meanwhile(TypedDict):
+    """What somebody said at questions that are for somebody else."""
+
+    by: str
+    """Who; "" if nobody knows."""
+    text: str
+    open: list[str]
+    """The ids of the questions that were open then."""
+
+
 class Pause(TypedDict, total=False):
     """A question to a person, as JSON. `id`, `kind`, `question`, `options` and `step` are always set, others by kind.
 
@@ -63,6 +73,8 @@ class Pause(TypedDict, total=False):
     """ISO 8601; only of the current pause."""
     answered_by: str
     """Who alone may answer; anybody if missing."""
+    meanwhile: list[Meanwhile]
+    """What others have said since, which who is asked should know."""
     message_id: str | None
     """The message in which the question was streamed, if it was."""
     interrupt_id: str

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
 from donewhen.agent.config import Config
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, who_is_asked
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.graph.sync import is_async, run_in_thread
@@ -128,7 +128,7 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
         data["questions"] = [
-            {**{key: pause.get(key) for key in keys}, "text": pause["text"][:MOST_TEXT]}
+            {**{key: pause.get(key) for key in keys}, **who_is_asked(pause), "text": pause["text"][:MOST_TEXT]}
             for pause in run.pending[:MOST_QUESTIONS]
         ]
     elif run.outcome:

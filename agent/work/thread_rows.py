@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from donewhen.agent.request import Request
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, who_is_asked
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
 from donewhen.graph.events import Standing
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import KINDS, load_pause
+from donewhen.graph.pauses.pause import KINDS, load_pause, meanwhile_text
+from donewhen.graph.people.interjections import read_interjections
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.records import Pause
@@ -71,7 +72,7 @@ class ThreadInfo:
     """As given at the start."""
     created: str = ""
     pending: Sequence[Json] = ()
-    """Open questions: `id`, `kind`, `question`, `text`, `options`, `step` and `asked_at` of each pause."""
+    """Open questions: `id`, `kind`, `text` and more of each, as in `Agent.pending`."""
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
@@ -205,8 +206,8 @@ def _pause_summary(pause: Pause) -> Json:
     asked = load_pause(pause)
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
-    if "schema" in pause:
-        summary["schema"] = pause["schema"]
+    summary |= {key: pause[key] for key in ("schema", "language") if key in pause}  # type: ignore[literal-required]
+    summary |= who_is_asked(pause)
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
     return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS], "text": shown}
 
@@ -432,12 +433,28 @@ async def list_pending(
             if page and len(page) + len(row["pending"]) > limit:
                 page.cursor = json.dumps(after)
                 break
+            asked = await _with_told(store, thread_id, row)
             about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
-            page += [{**about, **pause} for pause in row["pending"]]
+            page += [{**about, **pause} for pause in asked]
             after = (str(row["asked"]), thread_id)
         if page.cursor or len(rows) < most:
             page.sort(key=lambda each: str(each["asked_at"] or ""))
             return page
+
+
+async def _with_told(store: ThreadStore, thread_id: str, row: Json) -> Sequence[Json]:
+    """Return the open questions of a thread; one for somebody named has what was told to the run since, too."""
+    pending: Sequence[Json] = row["pending"]
+    if not any(pause.get("answered_by") for pause in pending):
+        return pending
+    since = [each for each in await read_interjections(store, thread_id, "") if each["at"] >= row["asked"]]
+    told = [each for each in since if not each.get("heard") and not each.get("source")]
+    return [
+        {**pause, "text": f"{pause['text']}\n\n> {meanwhile_text(told, pause.get('language') or 'en')}"}
+        if told and pause.get("answered_by")
+        else pause
+        for pause in pending
+    ]
 
 
 def _check_filters(**filters: str | None) -> None:

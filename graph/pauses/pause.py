@@ -50,6 +50,8 @@ OTHER_KEYS = ("id", "kind", "question", "options", "step")
 """The keys of a pause's short form, beside another one."""
 NEED_TOOLS = ("approve", "edit", "answer", "happened", "not_happened", "extend")
 """Kinds of answers after which steps make calls."""
+MEANWHILE_CHARS = 1_000
+"""The most characters of what others said that a pause shows."""
 STEP_ID = r"[A-Za-z][\w-]*(?:@\d+)?"
 APPROVE, CANCEL, LATER = {"type": "approve"}, {"type": "cancel"}, {"type": "later"}
 
@@ -151,6 +153,8 @@ class OpenPause(BaseModel):
     asked_at: str | None = None
     answered_by: str = ""
     """Who alone may answer; "" for anybody."""
+    meanwhile: list[Json] = []
+    """What others have said since, as `Meanwhile`s, for who is asked."""
     message_id: str | None = None
     problem: str | None = None
     draft: str | None = None
@@ -266,8 +270,10 @@ class OpenPause(BaseModel):
 
     @property
     def notice(self) -> str:
-        """What is wrong with the last answer, or who alone is asked; "" if neither."""
-        return self.problem or self.for_others()
+        """What is wrong with the last answer, or who alone is asked, and what others have said; "" if nothing."""
+        asked = self.for_others()
+        wrong = "" if asked and (self.problem or "").startswith(asked) else self.problem  # those who read it know
+        return " ".join(filter(None, (wrong or asked, meanwhile_text(self.meanwhile, self.spoken))))
 
     def for_others(self) -> str:
         """Return who alone is asked, for everybody else; "" if anybody may answer."""
@@ -542,6 +548,13 @@ class PermissionPause(OpenPause):
         """Return whether the word for the end stands in the plan or the call as well: “cancel” at “Cancel order 17”."""
         shown = fold_words(" ".join(self.planned_words()))
         return not text.startswith("/") and any(word in shown for word in ending_words(text))
+
+
+def meanwhile_text(rows: Sequence[Mapping[str, Any]], language: str) -> str:
+    """Return what others have said since a question was asked, the last 1,000 characters; "" if nothing."""
+    texts = [(row.get("by") or "", " ".join(row["text"].split())) for row in rows]
+    text = " ".join(say(language, "ask", "wrote" if by else "written", who=by, text=said) for by, said in texts)
+    return text if len(text) <= MEANWHILE_CHARS else f"…{text[1 - MEANWHILE_CHARS :]}"
 
 
 def all_options(options: Sequence[str], topic: str, language: str) -> list[str]:

@@ -39,6 +39,7 @@ from donewhen.state.people.answers import (
     words_of,
 )
 from donewhen.state.plan.revise import moved_line
+from donewhen.state.records import Meanwhile
 from donewhen.state.settings import Settings
 
 AUTHENTICATED = "langgraph_auth_user_id"
@@ -74,19 +75,28 @@ async def _take(
     """Take the answer; what somebody else says than who is asked is kept like a message to a run at work."""
     value = sign(read_signed(value)[0], user) if user and value != OVERDUE else value
     hears = runtime.store is not None and runtime.context.when_busy == "next_round"
-    if hears and (words := _words_of_others(pauses, value)):
-        await keep_words(runtime, words, pauses[0].tool_call_id or "")
-    return take_answer(state, pauses, value, deps, runtime.context, hears=hears)
+    words = _words_of_others(pauses, value) if hears else []
+    for row in words:
+        await keep_words(runtime, row["text"], f"{pauses[0].tool_call_id} {row['by']}")
+    if not words:
+        return take_answer(state, pauses, value, deps, runtime.context, hears=hears)
+    said: RunState = {"said_meanwhile": [*(state.get("said_meanwhile") or ()), *words]}
+    state = {**state, **said}
+    first, *rest = open_pauses(state)
+    return {
+        **take_answer(state, [current_pause([first, *rest]), *rest], value, deps, runtime.context, hears=True),
+        **said,
+    }
 
 
-def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> str:
-    """Return what people say at questions that are not for them; "" if that is nothing, or no words."""
-    answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, list[str]()
+def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> list[Meanwhile]:
+    """Return what people say at questions that are not for them, for each of these people."""
+    answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, dict[str, list[str]]()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
         said, by = read_signed(answer)
-        if not by_id[id].counts(by_id[id].read(said), by or ""):
-            words.append(_words_in(said))
-    return "\n".join(filter(None, words))
+        if not by_id[id].counts(by_id[id].read(said), by or "") and (text := _words_in(said)):
+            words.setdefault(by or "", []).append(text)
+    return [{"by": by, "text": "\n".join(texts), "open": [*by_id]} for by, texts in words.items()]
 
 
 def _words_in(value: Any) -> str:

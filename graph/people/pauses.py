@@ -138,7 +138,7 @@ def current_pause(pauses: Sequence[OpenPause]) -> OpenPause:
 
 
 def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
-    """Return the pause with an id that is unique in the thread, its language, and who alone answers it.
+    """Return the pause with an id that is unique in the thread, its language, who alone answers it, and others' words.
 
     The node's id says what is asked; the same may be asked again in this request or a later one. A late answer cannot
     reach another pause.
@@ -151,7 +151,9 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     spoken = {} if pause.language else language_field(values.get("language", "en"))
     audience = (values.get("answered_by") or {}).get(pause.kind)
     asked: Json = {"answered_by": audience} if audience and not pause.answered_by else {}
-    return pause.but(id=id, **_purpose(values, pause), **spoken, **asked)
+    since = [row for row in values.get("said_meanwhile") or () if id in row["open"]]
+    said: Json = {"meanwhile": since} if since and (audience or pause.answered_by) else {}
+    return pause.but(id=id, **_purpose(values, pause), **spoken, **asked, **said)
 
 
 def _purpose(values: Mapping[str, Any], pause: OpenPause) -> dict[str, str]:

@@ -227,7 +227,7 @@ export class View {
     if (!pending.length) return;
     if (pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
     const cards = pending.map((each, at) => {
-      const why = (at === 0 && problem) || each.notice;
+      const why = each.notice || (at === 0 && problem);
       const step = each.step && this.steps.get(each.step);
       const form = formOf(each, {
         several: pending.length > 1,
