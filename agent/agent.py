@@ -457,8 +457,11 @@ class Agent:
         """
         thread_id = id_of(thread_id)
         words: Any = text
-        if not isinstance(words, str) or not words.strip():
-            raise GoalError("there is nothing to tell: the text is blank, or no text")
+        if not isinstance(words, str):
+            hint = "images and files come with an answer (`resume`) or a request (`start`)"
+            raise GoalError(f"there is nothing to tell: it is a {type(words).__name__}, and no text; {hint}")
+        if not words.strip():
+            raise GoalError("there is nothing to tell: the text is blank")
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
             free = bool(await self.storage.find_free([thread_id]))

@@ -415,7 +415,7 @@ class RunHandle:
         self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(thread_id)
 
     async def pending(self) -> list[dict[str, Any]]:
-        """Return `id`, `kind`, `step`, `asked_at` and `answered_by` of the open questions; [] while it works and later."""
+        """Return `id`, `kind`, `step`, `asked_at` and `answered_by` of open questions; [] while it works, and later."""
         async with self._errors():
             questions: list[dict[str, Any]] = await self._workflow.query(ThreadWorkflow.pending)
         return questions

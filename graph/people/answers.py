@@ -8,6 +8,7 @@ by the class of the pause, in `graph/pauses`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -33,6 +34,7 @@ from donewhen.state.language.texts import say
 from donewhen.state.people.answers import (
     Answer,
     AnswerShape,
+    is_message,
     read_shape,
     read_signed,
     sign,
@@ -66,7 +68,18 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not answered_at_once:
         await forget_plain_answer(config)
-    return await _take(state, pauses, value, deps, runtime, user)
+    if not (sent := _messages_in(pauses, value)):
+        return await _take(state, pauses, value, deps, runtime, user)
+    state = {**state, "messages": [*state["messages"], *sent]}  # as if they had been typed
+    taken = await _take(state, pauses, value, deps, runtime, user)
+    return await with_typed_attachments(state, {**taken, "messages": [*sent, *taken.get("messages", ())]}, runtime)
+
+
+def _messages_in(pauses: Sequence[OpenPause], value: Any) -> list[AnyMessage]:
+    """Return the answers that are messages with images or files; to an own interrupt they are values like any other."""
+    answers, by_id = _split_answers(value, pauses), {pause.id: pause for pause in pauses}
+    each = [(by_id[id], read_signed(answer)[0]) for id, answer in answers.items()] if isinstance(answers, dict) else []
+    return [HumanMessage(said) for pause, said in each if is_message(said) and not pause.takes_as_is(said)]
 
 
 async def _take(

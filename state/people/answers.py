@@ -40,6 +40,11 @@ EDIT_KEYS = ("plan", "steps", "arguments")
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
 MOST_NESTED = 4
+ATTACHED = {
+    "image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file", "text-plain",
+    "document",
+}  # fmt: skip
+"""The types of the content blocks of a message, beside `text`."""
 JUDGEMENT = "Approved without further words: use your own judgement."
 SIGNED = {"answer", "answered_by"}
 """The keys of an answer with the name of who gave it."""
@@ -177,9 +182,18 @@ def read_shape(value: Any, nesting: int = 0) -> AnswerShape | str:
     return f"a {type(value).__name__} is no answer"
 
 
+def is_message(value: Any) -> bool:
+    """Return whether a value is the content of a message with images or files: a list of blocks, text among them."""
+    blocks = value if isinstance(value, list | tuple) else ()
+    kinds = {block.get("type") if isinstance(block, Mapping) else None for block in blocks}
+    return bool(kinds & ATTACHED) and kinds <= {"text", *ATTACHED}
+
+
 def _read_list(items: list[Any], nesting: int) -> AnswerShape | str:
     if not items:
         return "the list is empty"
+    if is_message(items):
+        return AnswerShape("text", "\n".join(scalar_text(item.get("text")) for item in items if item["type"] == "text"))
     if all(isinstance(item, Mapping) for item in items):
         if all("op" in item for item in items):
             return "a JSON Patch is no answer; send the whole plan, or its edited text"

@@ -9,15 +9,16 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, Executor, Settings, build_graph
+from donewhen import Agent, Executor, GoalError, Settings, build_graph
 from donewhen.graph.llm.history import count_tokens
-from donewhen.testing import Request, ScriptedModel, answer, ask_user, finish_step, submit_plan
+from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import FREE
 
 PIXELS = base64.b64encode(b"\x89PNG" + bytes(range(256)) * 40).decode()
 IMAGE = {"type": "image", "base64": PIXELS, "mime_type": "image/png"}
 OLD_FORM = {"type": "file", "source_type": "base64", "data": "QQ==", "mime_type": "application/pdf"}
 BY_ADDRESS = {"type": "image_url", "image_url": {"url": "https://example.com/receipt.png"}}
+OTHER = {**IMAGE, "base64": "QUJD"}
 WORK = {"s1": [finish_step("a cat", "s1.result")], "s2": [finish_step("on a mat", "s2.result")]}
 PLAN = submit_plan([{"content": "look at the picture"}, {"content": "say where it is"}])
 
@@ -92,6 +93,58 @@ async def test_a_picture_typed_as_an_answer_is_seen() -> None:
         values = await graph.ainvoke({"messages": [message]}, config, context=Settings(confirm="never"))
     assert values["outcome"]["status"] == "answered"
     assert [len(shown(each)) for each in model.requests] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("by_worker", [False, True])
+async def test_a_message_with_a_picture_is_an_answer_at_every_pause(by_worker: bool) -> None:
+    """A1, H13: the words of content blocks answer, or are said at the plan, or kept at a question for somebody else;
+    their picture is seen from then on, by the next request too. Two in one answer are both seen."""
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        return f"paid {amount:g}"
+
+    plans = [submit_plan([{"content": "pay 4", "done_when": "paid", "tools": ["pay"]}])] * 3
+    asks = call("ask_user", question="What does it look like?")
+    work = [asks, call("pay", amount=4.0), finish_step("paid 4", "s1.2")]
+    model = ScriptedModel(roles={"triage": [*plans[:1], answer("A cat.")], "plan": plans, "execute": work})
+    settings = {
+        "confirm": "writes",
+        "approvals": "each",
+        "when_busy": "next_round",
+        "answered_by": {"tool": "operator"},
+    }
+    agent = Agent(model, [pay], storage="memory:", settings=settings)
+
+    async def said(words: Any, by: str = "mira") -> Any:
+        if by_worker:
+            await agent.submit_answer("t", words, by=by)
+            return await agent.run_submitted("t")
+        return await agent.resume("t", words, by=by)
+
+    async with agent:
+        await agent.start("pay 4", thread_id="t")
+        run = await said([{"type": "text", "text": "what of this?"}, IMAGE])
+        assert run.pending[0]["kind"] == "plan"
+        assert shown(model.requests[-1]) == [IMAGE]
+        run = await agent.resume(run, "yes", by="mira")
+        run = await said([{"type": "text", "text": "like"}, {"type": "text", "text": "that"}, IMAGE, BY_ADDRESS])
+        assert shown(model.requests[-1]) == [IMAGE, BY_ADDRESS]
+        assert "like\nthat" in model.requests[-1].text
+        run = await agent.resume(run, [{"type": "text", "text": "see the scratch"}, OTHER], by="mira")
+        assert (run.status, run.pending[0]["answered_by"]) == ("waiting", "operator")
+        assert "mira wrote meanwhile: “see the scratch”" in run.pending[0]["text"]
+        run = await said("approve", by="operator")
+        assert run.status == "completed"
+        assert shown(next(each for each in reversed(model.requests) if each.role == "execute")) == [
+            IMAGE,
+            BY_ADDRESS,
+            OTHER,
+        ]
+        await agent.start("what did I show?", thread_id="t")
+        assert shown(model.requests[-1]) == [IMAGE, BY_ADDRESS, OTHER]
+        with pytest.raises(GoalError, match="images and files come with an answer"):
+            await agent.tell("t", [IMAGE])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
