@@ -484,6 +484,10 @@ class Call(TypedDict, total=False):
     """A digest of the texts that it replaces, to which a difference was shown."""
     edited: bool
     """True if a person changed the arguments."""
+    edited_by: str
+    """Who alone was asked then; missing if anybody was."""
+    edit_words: str
+    """What they said with it, for the model; missing if nothing."""
     delegated: bool
     """True if an executor that works on its own makes it."""
     first: str

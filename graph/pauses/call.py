@@ -65,6 +65,7 @@ class ToolPause(PermissionPause, CallPause):
     shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs", "code")
     ids: ClassVar[str] = CALL_ID.format("call")
     words_are: ClassVar[AnswerKind] = "reject"
+    edit_has_words: ClassVar[bool] = True
     edit_shape: ClassVar[str] = '{"type": "edit", "arguments": {…}}'
 
     kind: str = "tool"
@@ -121,7 +122,11 @@ class ToolPause(PermissionPause, CallPause):
     def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
         """Return the answer, or what is wrong with edited arguments."""
         if answer.kind == "edit":
-            return self._find_problem(answer.arguments or {}, deps) or answer
+            unheard = answer.text and (
+                self.relayed or self.tool not in deps.executors.toolbox
+            )  # no model would read them
+            problem = say(self.spoken, "unclear", "yes_but", said=answer.text) if unheard else ""
+            return problem or self._find_problem(answer.arguments or {}, deps) or answer
         return super().check(values, answer, deps, settings)
 
     def _find_problem(self, arguments: Json, deps: Deps) -> str:
@@ -165,7 +170,12 @@ class ToolPause(PermissionPause, CallPause):
             ruling = {"kind": "approved", "by": decided.by, "name": decided.name}
         if answer.kind == "edit":
             batch, first = [], {**first, "args": answer.arguments or {}, "edited": True}
-            first.pop("given", None)  # they were the model's
+            for old in ("given", "edited_by", "edit_words"):  # they were the model's, or of another edit
+                first.pop(old, None)
+            if self.answered_by:
+                first["edited_by"] = self.answered_by
+            if answer.text:
+                first["edit_words"] = answer.text
         elif answer.kind == "respond":
             batch, ruling = [], {"kind": "answered", "text": answer.text}
         calls: list[Call] = [{**first, "decided": ruling}]

@@ -7,7 +7,7 @@ of a policy, and what an answer changes. Checkpoints keep a pause as JSON: `load
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 from uuid import uuid4
 
@@ -488,6 +488,8 @@ class PermissionPause(OpenPause):
     """What words mean that are neither an option nor a short reply."""
     edit_shape: ClassVar[str]
     """How programs write an edit."""
+    edit_has_words: ClassVar[bool] = False
+    """True if words may come with an edit, because a model reads them with what was edited."""
     keys: ClassVar[Mapping[str, Any]] = {"a": APPROVE, "y": APPROVE, "c": CANCEL, "l": LATER}
 
     @property
@@ -517,9 +519,13 @@ class PermissionPause(OpenPause):
         if shape.verb == "edit" and not shape.fields:
             return unclear("edit_alone", text or "edit", shape=self.edit_shape)
         if shape.verb in ("approve", "edit"):
-            if text and word != "yes":
-                return unclear("yes_but", text) if shape.fields else Answer(self.words_are, text)
-            return self.read_edit(shape) if shape.fields else Answer("approve")
+            if not shape.fields:
+                return Answer(self.words_are, text) if text and word != "yes" else Answer("approve")
+            edit = self.read_edit(shape)
+            if not text or word == "yes" or isinstance(edit, Unclear):
+                return edit
+            takes_words = self.edit_has_words and shape.verb == "edit" and edit.kind == "edit"
+            return replace(edit, text=text) if takes_words else unclear("yes_but", text)
         if shape.verb in ("reject", "ignore"):
             return Answer(word) if word in ("cancel", "later") else Answer("reject", "" if word == "no" else text)
         return None

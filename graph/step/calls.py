@@ -466,7 +466,11 @@ def _people_note(call: Call) -> str:
     """Return a note for the model: a person's changes of the call, and their answers to its tool."""
     if call.get("delegated"):
         return ""
-    notes = [f"the user changed the arguments to {canonical_json(call['args'])[:500]}"] if call.get("edited") else []
+    notes = list[str]()
+    if call.get("edited"):
+        said = f" and said: {words[:500]}" if (words := call.get("edit_words")) else ""
+        who = call.get("edited_by") or "the user"
+        notes.append(f"{who} changed the arguments to {canonical_json(call['args'])[:500]}{said}")
     for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
         answer_text = "nobody answered" if answer is None else f"they said {canonical_json(answer)[:500]}"
         notes.append(f"the tool asked the user “{ask['question'][:500]}”; {answer_text}")

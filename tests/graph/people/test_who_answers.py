@@ -240,6 +240,53 @@ async def test_the_operators_reason_reaches_the_model() -> None:
     assert till.paid == []
 
 
+async def test_an_edit_has_its_reason_and_its_author() -> None:
+    """H13: the words with an edit go to the model and the receipt, with who was asked; of two edits of a call, the last
+    counts. An edit that changes nothing, and approval with words, are asked back; so is an edited plan with words."""
+    work = [pays(400), finish_step("Refunded", "s1.1")]
+    till = Till(*work, settings={"approvals": "each"})
+    run = await till.agent.start("Refund 400 of order 17", thread_id="t", owner="mira")
+    edited = {**run.pending[0]["plan"], "title": "Other"}
+    run = await till.agent.resume(run, {"type": "edit", "plan": edited, "message": "I like that more"}, by="mira")
+    assert "approved, but with the words" in run.problem
+    run = await till.agent.resume(run, "yes", by="mira")
+    operator = {"by": "operator:anna"}
+    for unclear in (
+        {"type": "edit", "arguments": {"amount": 400}, "message": "as it is"},
+        {"type": "approve", "arguments": {"amount": 25}, "message": "only the shade"},
+    ):
+        run = await till.agent.resume(run, unclear, **operator)
+        assert "approved, but with the words" in run.problem
+    change = {"type": "edit", "arguments": {"amount": 25}, "message": "only the shade is broken"}
+    run = await till.agent.resume(run, change, **operator)
+    assert (run.status, till.paid) == ("completed", [25])
+    last = till.model.requests[-1].text
+    said = 'Note: operator changed the arguments to {"amount":25,"order_id":"17"} and said: only the shade is broken.'
+    assert said in last
+    assert "the user changed" not in last
+    assert run.receipt is not None
+    row = run.receipt["approvals"][-1]
+    assert (row["decision"], row["text"], row["name"]) == ("edit", "only the shade is broken", "operator:anna")
+
+
+async def test_of_two_edits_of_a_call_the_last_one_is_told() -> None:
+    """H13: the customer's words with their edit are not those of the operator, who changes it again without words."""
+    for last, said in (
+        ({"amount": 300}, 'operator changed the arguments to {"amount":300'),
+        (None, "the user changed"),
+    ):
+        till = Till(pays(40), finish_step("Refunded", "s1.1"), settings={"approvals": "each"})
+        run = await till.asks()
+        run = await till.agent.resume(
+            run, {"type": "edit", "arguments": {"amount": 400}, "message": "all of it"}, by="mira"
+        )
+        again = {"type": "edit", "arguments": last} if last else "ok"
+        run = await till.agent.resume(run, again, by="operator")
+        assert run.status == "completed"
+        assert said in till.model.requests[-1].text
+        assert ("and said: all of it" in till.model.requests[-1].text) == (last is None)
+
+
 async def test_an_edit_of_the_customer_does_not_pass_the_operator() -> None:
     """R05: who may approve a small sum cannot make it a large one; the operator is asked about that."""
     till = Till(pays(40), finish_step("Refunded", "s1.1"), settings={"approvals": "each"})
