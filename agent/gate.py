@@ -64,7 +64,7 @@ def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: s
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
-        decided = say_decided(values, answer, question) or say_decided(values, last=True)
+        decided = say_decided(values, answer, question) or _say_end(run, values) or say_decided(values, last=True)
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}")
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
@@ -105,6 +105,13 @@ def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "
         return "".join(map(_say_row, rows[-1:]))
     named = {question, *(answer if isinstance(answer, Mapping) else ()), *named_pauses(answer)}
     return "".join(_say_row(row) for row in rows if row["id"] in named)
+
+
+def _say_end(run: Run, values: Mapping[str, Any]) -> str:
+    """Return why a run ended, and who cancelled it by an answer; "" if it did not end, or only as it should."""
+    reason = redact(str(run.outcome["reason"])) if run.outcome else ""
+    cancelled = "".join(_say_row(row) for row in (values.get("approvals") or ())[-1:] if row["decision"] == "cancel")
+    return f": {reason[:200]}{cancelled}" if reason else ""
 
 
 def _say_row(row: Mapping[str, Any]) -> str:

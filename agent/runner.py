@@ -311,7 +311,7 @@ async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
         if text := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
-            run = replace(run, problem=f"said when the work was done already, and not followed: {text[:LATE_CHARS]}")
+            run = replace(run, problem=f"said, and not followed, because the run ended first: {text[:LATE_CHARS]}")
             await write_status(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)
 

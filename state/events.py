@@ -154,7 +154,7 @@ class Heard(Placed):
 
 
 class Late(Placed):
-    """What the user said while the run worked (`tell`) came too late: the work was done, and no prompt includes it."""
+    """What the user said while the run worked (`tell`) came too late: the run ended before a prompt had it."""
 
     type: Literal["late"]
     text: str

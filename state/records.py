@@ -447,6 +447,8 @@ class Answered(TypedDict):
 
     kind: Literal["answered"]
     text: str
+    who: NotRequired[str]
+    """Who alone was asked; the user if missing."""
 
 
 class Known(TypedDict):

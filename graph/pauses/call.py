@@ -177,7 +177,7 @@ class ToolPause(PermissionPause, CallPause):
             if answer.text:
                 first["edit_words"] = answer.text
         elif answer.kind == "respond":
-            batch, ruling = [], {"kind": "answered", "text": answer.text}
+            batch, ruling = [], {"kind": "answered", "text": answer.text, "who": self.answered_by}
         calls: list[Call] = [{**first, "decided": ruling}]
         beside: Decided = {**ruling, "beside": True} if ruling["kind"] == "approved" else ruling
         for call in rest:

@@ -199,7 +199,7 @@ async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
     """Refuse a call that a person refused, or answered in place of its tool."""
     decided = call.get("decided")
     if decided and decided["kind"] == "answered":
-        return No(f"the user answered instead: {decided['text']}")
+        return No(f"{decided.get('who') or 'the user'} answered instead: {decided['text']}")
     if decided and decided["kind"] == "refused":
         return No(f"{decided.get('who') or 'the user'} rejected this call: {decided['why']}")
     return go

@@ -197,7 +197,7 @@ async def test_what_comes_too_late_is_told_back_and_never_heard(role: str) -> No
     assert run.receipt is not None
     assert run.receipt["heard"] == []
     assert [row["text"] for row in run.receipt["late"]] == ["only blue ones"]
-    assert "- Came too late, the work was done already: “only blue ones”" in run.answer.splitlines()
+    assert "- Not followed, because the run ended first: “only blue ones”" in run.answer.splitlines()
     assert "only blue ones" in run.problem
     told = [SHAPE.validate_python(each, strict=True, extra="forbid") for each in events if each["type"] == "late"]
     assert [each["text"] for each in told] == ["only blue ones"]

@@ -115,6 +115,25 @@ async def test_who_is_not_asked_may_still_end_the_run(ending: Any, by: str) -> N
         assert till.paid == []
 
 
+async def test_what_was_kept_when_the_run_was_cancelled_is_told_as_it_is() -> None:
+    """H13, Q19: nothing was done, so nobody reads that it was; whoever approves then is told of the end and its reason,
+    by the agent at once and by way of the workers, and not what was decided on another question."""
+    till = Till(pays(400), finish_step("Refunded"))
+    run = await till.asks()
+    asked = run.pending[0]["id"]
+    for words in ("No wait, I keep the lamp", "really"):
+        await till.agent.resume(run, words, by="mira")
+    run = await till.agent.cancel("t", "the customer took it back")
+    for words in ("No wait, I keep the lamp", "really"):
+        assert f"- Not followed, because the run ended first: “{words}”" in run.answer
+    assert "done already" not in run.answer + run.problem
+    for late in (till.agent.resume, till.agent.submit_answer):
+        with pytest.raises(StaleAnswer, match="it is cancelled: the customer took it back") as refused:
+            await late("t", "approve", question=asked, by="operator:anna")
+        assert "confirm" not in str(refused.value)
+    assert till.paid == []
+
+
 async def test_who_may_end_the_run_decides_nothing_else_with_it() -> None:
     """R05: with an answer to another's question beside it, nothing is taken; words around the word are words."""
     sides = [
@@ -131,6 +150,8 @@ async def test_who_may_end_the_run_decides_nothing_else_with_it() -> None:
     assert "Your message is kept" in run.problem
     run = await till.agent.resume("t", {second: {"type": "cancel"}}, by="mira")
     assert (run.status, till.paid) == ("cancelled", [])
+    with pytest.raises(StaleAnswer, match="cancel, by mira"):
+        await till.agent.resume("t", "approve", question=first, by="operator")
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es", "zh", "ja"])
