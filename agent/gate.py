@@ -108,10 +108,11 @@ def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "
 
 
 def _say_end(run: Run, values: Mapping[str, Any]) -> str:
-    """Return why a run ended, and who cancelled it by an answer; "" if it did not end, or only as it should."""
-    reason = redact(str(run.outcome["reason"])) if run.outcome else ""
-    cancelled = "".join(_say_row(row) for row in (values.get("approvals") or ())[-1:] if row["decision"] == "cancel")
-    return f": {reason[:200]}{cancelled}" if reason else ""
+    """Return why a run was cancelled, and by whom if that was an answer; "" if it was not."""
+    if run.outcome is None or run.status != "cancelled":
+        return ""
+    by_answer = [row for row in (values.get("approvals") or ())[-1:] if row["decision"] == "cancel"]
+    return f": {redact(str(run.outcome['reason']))[:200]}" + "".join(map(_say_row, by_answer))
 
 
 def _say_row(row: Mapping[str, Any]) -> str:
