@@ -567,14 +567,20 @@ class Runner:
 
     async def run_submitted(self, live: LiveRun) -> Run:
         """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
-        return await self.work(live, self._go_on_submitted)
+        return await self.work(live, lambda thread: self.go_on(thread, Continuation()))
 
     async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
-        """Return the act that continues a thread: with an answer, in another direction (`steer`), or unchanged."""
-        row, snapshot = thread.row, await thread.read()
-        submitted = has_work(row) or is_not_begun(row, snapshot.values)
-        if submitted and continuation.answer is MISSING and not continuation.steer:
-            return await self._go_on_submitted(thread, continuation.settings)
+        """Return the act that continues a thread: with an answer, in another direction (`steer`), or else with what
+        was submitted for it, or unchanged.
+
+        Raises ConfigError before anything is taken if a model cannot be made, as without a key: the run would fail.
+        """
+        row, snapshot, new_settings = thread.row, await thread.read(), continuation.settings
+        is_unchanged = continuation.answer is MISSING and not continuation.steer
+        if is_unchanged and is_not_begun(row, snapshot.values):
+            settings = merge_settings(self.settings_now(row), new_settings)
+            self.prepare(settings)
+            return await self.begin(thread, Request.from_row(row, settings), snapshot)
         check_begun(thread.thread_id, row, snapshot.values)
         if (
             continuation.form
@@ -582,34 +588,30 @@ class Runner:
             and continuation.form.schema != (snapshot.values.get("output_schema") or {})
         ):
             raise ConfigError("output_type: the run was started with another one, or with none")
-        run, settings = self._read_to_continue(thread, snapshot, continuation.settings)
+        run, settings = self._read_to_continue(thread, snapshot, new_settings)
         answers: Json = {}
         if continuation.steer:
             command: Any = steer_input(run, continuation.steer)
         else:
-            asked = continuation.answer is MISSING
-            answers = (
-                overdue_answers(run, settings)
-                if asked
-                else admit(run, row, snapshot.values, continuation.answer, continuation.question, continuation.by)
-            )
+            answers = self._answers_to(run, row, snapshot.values, settings, continuation)
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
-        if command is not None or run.status == "running":
-            self.prepare(settings)  # before the answer is taken: without a key the run would fail
-        return self._continue(run, command, settings, continuation.settings, answers)
-
-    async def _go_on_submitted(self, thread: HeldThread, new_settings: SettingsLike = None) -> Act | Run:
-        row, snapshot = thread.row, await thread.read()
-        if is_not_begun(row, snapshot.values):
-            settings = merge_settings(self.settings_now(row), new_settings)
-            return await self.begin(thread, Request.from_row(row, settings), snapshot)
-        run, settings = self._read_to_continue(thread, snapshot, new_settings)
-        queued = queued_answers_to(run, row)
-        answers = address_answer(run, snapshot.values, queued) if queued else overdue_answers(run, settings)
-        command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
-            return await write_end(thread.store, run, snapshot.values)
-        return self._continue(run, command, settings, new_settings, answers)
+            # What was submitted is for questions that are closed: its thread leaves the queue.
+            return await write_end(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
+        self.prepare(settings)
+        change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
+        if answers:
+            change["answered"] = dict.fromkeys(answers, "")
+        return Act(command, settings, run.goal, change, before=record_input(command, run, change["settings"]))
+
+    def _answers_to(
+        self, run: Run, row: Json, values: Mapping[str, Any], settings: Settings, continuation: Continuation
+    ) -> Json:
+        """Return the answers to open questions by id: the one given, else those submitted, else the policy's."""
+        if continuation.answer is not MISSING:
+            return admit(run, row, values, continuation.answer, continuation.question, continuation.by)
+        queued = queued_answers_to(run, row)
+        return address_answer(run, values, queued) if queued else overdue_answers(run, settings)
 
     def _read_to_continue(
         self, thread: HeldThread, snapshot: StateSnapshot, new_settings: SettingsLike
@@ -620,18 +622,6 @@ class Runner:
             self._check_enforceable(settings)
         log_of(thread.thread_id).turn = snapshot.values.get("turn", 1)
         return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
-
-    def _continue(
-        self, run: Run, command: Any, settings: Settings, new_settings: SettingsLike, answers: Json
-    ) -> Act | Run:
-        """Return the act that continues a run with a command; without one, a waiting or finished run stays as it is."""
-        if command is None and run.status != "running":
-            return run
-        changed = settings if new_settings else None
-        change: Json = {"goal": run.goal or None, "settings": changed}
-        if answers:
-            change["answered"] = dict.fromkeys(answers, "")
-        return Act(command, settings, run.goal, change, before=record_input(command, run, changed))
 
     async def audit(self, live: LiveRun, settings: SettingsLike) -> Run:
         """Let a judge audit the thread of `live`. Raises ThreadWaiting while its request is not finished."""

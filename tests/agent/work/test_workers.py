@@ -358,6 +358,28 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
             assert settings_in(await store.threads.get(thread) or {}).max_steps == 7  # type: ignore[union-attr]
 
 
+async def test_a_worker_without_a_key_uses_nothing_up(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R04: it leaves the answer and the request that it took to a person, as `resume` does; both go on with a key."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    settings, left = {**FREE, "approvals": "each"}, {"approved", "requested"}
+    async with Agent(writing(2), [send], storage=storage, settings=settings) as agent:
+        assert (await agent.start("write", thread_id="approved")).status == "waiting"
+        async with Agent("openai:gpt-5", [send], storage=storage, settings=settings) as keyless:
+            with pytest.raises(ConfigError, match="no key"):
+                await keyless.resume("approved", "approve")
+            await keyless.submit_answer("approved", "approve")
+            await keyless.submit("write", thread_id="requested")
+            async with keyless.worker():
+                for thread in left:
+                    assert (await heard(keyless, thread))[-1][0]["status"] == "running"
+            for thread in left:
+                assert "no key" in (await keyless.info(thread)).problem
+        assert (await agent.resume("approved")).status == "completed"
+        assert (await agent.resume("requested")).status == "waiting"
+        assert (await agent.resume("requested", "approve")).status == "completed"
+
+
 async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) -> None:
     """R04: once, not at every try; and that the storage is there again."""
     said: asyncio.Queue[logging.LogRecord] = asyncio.Queue()
