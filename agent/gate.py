@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -17,6 +17,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
 from donewhen.state.people.answers import read_signed, sign
+from donewhen.state.records import Pause
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
@@ -181,8 +182,18 @@ def steer_input(run: Run, steer: str) -> Json | None:
 
 def overdue_answers(run: Run, settings: Settings) -> Json:
     """Return, by id, the policy's answers to questions that were open too long."""
-    if settings.on_question == "wait" or settings.question_seconds is None:
+    if (seconds := policy_seconds(settings)) is None:
         return {}
-    latest = current_clock().now() - settings.question_seconds * SECOND
-    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if not load_pause(pause).to_people}
-    return {id: OVERDUE for id, at in asked.items() if at and moment_of(at) <= latest}
+    latest = current_clock().now() - seconds * SECOND
+    return {id: OVERDUE for id, at in left_to_policy(run.pending).items() if moment_of(at) <= latest}
+
+
+def policy_seconds(settings: Settings | None) -> float | None:
+    """Return after how many seconds the policy of the settings answers a question; None if it never does."""
+    return None if settings is None or settings.on_question == "wait" else settings.question_seconds
+
+
+def left_to_policy(pending: Iterable[Pause]) -> dict[str, str]:
+    """Return the questions that a policy may answer, and not only people: the time when each was asked, by id."""
+    times = {pause["id"]: pause.get("asked_at") for pause in pending if not load_pause(pause).to_people}
+    return {id: str(at) for id, at in times.items() if at}

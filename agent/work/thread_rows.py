@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from donewhen.agent.gate import left_to_policy, policy_seconds
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run, who_is_asked
 from donewhen.agent.storage import Storage
@@ -21,7 +22,7 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
 from donewhen.graph.events import Standing
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import KINDS, load_pause, meanwhile_text
+from donewhen.graph.pauses.pause import load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
@@ -134,7 +135,7 @@ async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standi
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
     pending = [_pause_summary(pause) for pause in run.pending]
-    fields: Json = {"status": run.status, "due": _policy_due(pending, settings_in(row)), "request": {}}
+    fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
     if run.status == "waiting":
         since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
@@ -191,14 +192,12 @@ def has_work(row: Json) -> bool:
     return row.get("status") == "queued" or bool(request and gave_up) or bool("answers" in request and problem)
 
 
-def _policy_due(asked: Sequence[Json], settings: Settings | None) -> str:
-    """Return when the policy of the settings answers the open questions; NEVER if it does not."""
-    since = [pause["asked_at"] for pause in asked if pause["asked_at"] and not KINDS[pause["kind"]].to_people]
-    if not since:
+def _policy_due(run: Run, settings: Settings | None) -> str:
+    """Return when the policy of the settings answers the first of the open questions; NEVER if it does not."""
+    since, seconds = left_to_policy(run.pending).values(), policy_seconds(settings)
+    if not since or seconds is None:
         return NEVER
-    if settings is None or settings.on_question == "wait" or settings.question_seconds is None:
-        return NEVER
-    return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds))
+    return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=seconds))
 
 
 def _pause_summary(pause: Pause) -> Json:

@@ -8,7 +8,7 @@ import pytest
 from donewhen import Agent, Run
 from donewhen.agent.cli.screen.asking import Person
 from donewhen.agent.page.conversations import pause_view
-from donewhen.graph.pauses.pause import KINDS, OpenPause, ResolvedAnswer
+from donewhen.graph.pauses.pause import KINDS, OpenPause, OpenQuestion, ResolvedAnswer
 from donewhen.graph.people.pauses import pause_message
 from donewhen.state.language.texts import Unclear
 from donewhen.state.people.answers import Answer, AnswerShape, match_choice
@@ -60,6 +60,29 @@ async def ask(agent: Agent, kind: type[OpenPause], thread: str) -> Run:
     asked = {"pending": pause.dump(), "messages": [pause_message(pause)]}
     await agent.graph.aupdate_state(config(thread), asked, as_node="advance")
     return await agent.resume(thread)
+
+
+async def test_a_question_for_people_alone_is_due_for_no_worker() -> None:
+    """Q87, M11: a policy does not answer it, so no worker takes it up again and again; an ordinary question is due."""
+
+    class SafetyPause(OpenQuestion):
+        topic: ClassVar[str] = "safety"
+        to_people: ClassVar[bool] = True
+
+        about: str = "safety"  # type: ignore[assignment]
+
+    try:
+        async with agent_of(on_question="default", default_answer="yes", question_seconds=0.0) as agent:
+            for thread, kind in (("safe", SafetyPause), ("plain", KINDS["question"])):
+                await agent.start("paint it", thread_id=thread)
+                pause = kind.ask(f"{kind.topic}.1", "May it?", asked_at="2026-01-01T00:00:00+00:00")
+                asked = {"pending": pause.dump(), "messages": [pause_message(pause)]}
+                await agent.graph.aupdate_state(config(thread), asked, as_node="advance")
+                run = await agent.resume(thread)
+                assert (kind, run.status) == (kind, "waiting")
+            assert [bool((await agent.info(thread)).due) for thread in ("safe", "plain")] == [False, True]
+    finally:
+        del KINDS["safety"]
 
 
 async def test_a_new_kind_of_pause_is_one_class(paint: type[OpenPause]) -> None:
