@@ -479,7 +479,7 @@ async def check_criteria(proof: Proof) -> str | None:
         claim = proof.claims[number]
         open_verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"]}
         open_verdict |= {"evidence": [], "note": ""}
-        if claim["met"] and criterion.get("check"):
+        if criterion.get("check"):
             if first_exhausted(proof.context.amounts_left(), ("tool_calls",)):
                 return "tool_calls"
             proof.verdicts[number] = await _check(proof, criterion["check"], open_verdict)

@@ -51,6 +51,26 @@ async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
     assert "only 0 pears" in verdict(missing)["note"]
 
 
+async def test_a_claim_that_it_is_not_met_plays_no_part_either(tmp_path: Path) -> None:
+    """X08: of two criteria that a model claims not to be met, the checks show one, and later the other."""
+    colours = {"door": "grey", "wall": "grey"}
+
+    def colour(of: str) -> str:
+        """Say a colour."""
+        seen = colours[of]
+        colours["wall"] = "blue"
+        return seen
+
+    done_when = [check("colour", {"contains": "blue"}, of="wall"), check("colour", {"contains": "grey"}, of="door")]
+    claim = finish_step("painted", goal_check=[criterion(1, met=False), criterion(2, met=False)])
+    model = one_step([claim, claim], done_when=done_when)
+    flow = await play(
+        model, [colour], effects={"colour": "read"}, settings={"confirm": "never", "verification": "grounded"}
+    )
+    told = [[row["verdict"] for row in event["verdicts"]] for event in flow.told("verdicts")]
+    assert (told, flow.step("s1")["status"]) == ([["failed", "proven"], ["proven", "proven"]], "done")
+
+
 async def test_a_tool_that_became_a_write_after_approval_is_not_called(tmp_path: Path) -> None:
     """C04: the check runs with what the tool does now; in doubt it does not run."""
     called = []
