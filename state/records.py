@@ -199,7 +199,7 @@ class JournalEntry(TypedDict):
     unknown: NotRequired[bool]
     """True if it is unknown whether the write took effect."""
     made: NotRequired[bool]
-    """False for a call with effects that was refused before its tool began, or that a person left out."""
+    """False for a call that was refused before its tool began, or that a person left out."""
     confirmed: NotRequired[bool]
     """True if the call was not made, since a person said that an equal one had taken effect."""
     failed: NotRequired[bool]

@@ -205,7 +205,7 @@ def _pause_summary(pause: Pause) -> Json:
     asked = load_pause(pause)
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
-    summary |= {key: pause[key] for key in ("schema", "language") if key in pause}  # type: ignore[literal-required]
+    summary |= {key: pause[key] for key in ("schema", "language") if key in pause}
     summary |= who_is_asked(pause)
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
     return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS], "text": shown}

@@ -12,15 +12,14 @@ from donewhen.graph.llm.briefs import offer_for_planning
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.planning.outcomes import ROLE_OF_PHASE, PlanningRound, leave_at_limit, planning_caller
 from donewhen.graph.step.calls import Calls
-from donewhen.graph.step.gates import GATES_OF_LOOKS, Ruling, Wait, rule
+from donewhen.graph.step.gates import GATES_OF_LOOKS, Go, No, rule
 from donewhen.graph.step.texts import known_entries
-from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Planning
 from donewhen.state.ledger import allowance_left, first_exhausted
 from donewhen.state.proof.journal import is_tool_call
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import Ask, Call, JournalEntry, PlanningRecord, PlanningWork
+from donewhen.state.records import Call, JournalEntry, PlanningRecord, PlanningWork
 from donewhen.state.settings import Settings
 
 
@@ -46,7 +45,7 @@ class Looks(Calls[Planning]):
         self.calls, self.held = planning["work"]["calls"], list(planning["work"]["call_answers"])
         self.limit = observation_limit(self.deps, self.settings, ROLE_OF_PHASE[planning["phase"]])
 
-    async def _rule(self, call: Call) -> Ruling:
+    async def _rule(self, call: Call) -> Go | No:
         return await rule(call, self, GATES_OF_LOOKS)
 
     async def _searched_tools(self) -> tuple[Toolbox, set[str]]:
@@ -58,13 +57,7 @@ class Looks(Calls[Planning]):
         has_recall = bool(self.caller.before)
         return render_observation(entry, self.limit, hint, self.caller.fence, has_recall=has_recall)
 
-    async def _halt(self, why: Ask | Wait | UnknownEffect) -> Planning:
-        """Answer the calls that the limit of tool calls no longer allows."""
-        for call in self.calls:
-            self._show(call, "Not run: the limit of tool calls is reached.")
-        return self._finish(all_made=False)
-
-    def _finish(self, *, all_made: bool = True) -> Planning:
+    def _finish(self) -> Planning:
         """Return the update of planning. A plan that came with the looks is sent back if one of them failed."""
         emit_charge(self.runtime, None, self.spent)
         if self.held:
@@ -78,7 +71,7 @@ class Looks(Calls[Planning]):
             "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
         }
         looks = [entry for entry in self.new_entries if entry["source"] == "tool"]
-        if (plan := before["sent_plan"]) and not (all_made and all(e["ok"] and is_tool_call(e) for e in looks)):
+        if (plan := before["sent_plan"]) and not all(e["ok"] and is_tool_call(e) for e in looks):
             self._decline("submit_plan", plan["id"])
             after["sent_plan"] = None
         planning: PlanningRecord = {**self.planning["planning"], "work": after}

@@ -129,9 +129,12 @@ class Calls(CallContext, ABC, Generic[Change]):
     async def _searched_tools(self) -> tuple[Toolbox, set[str]]:
         """Return the tools that `find_tools` searches, and the names of those that the model has already."""
 
-    @abstractmethod
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Change:
-        """Stop before the next call: its tool asks, a gate rules so, or nobody knows whether it was made before."""
+        """Stop before the next call: its tool asks, a gate rules so, or nobody knows whether it was made before.
+
+        Only steps stop: reads of planning are asked about by no tool and no gate, and made again without harm.
+        """
+        raise AssertionError(f"only a step can wait: {why}")
 
     @abstractmethod
     def _finish(self) -> Change:
@@ -544,7 +547,17 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
 async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
     """Refuse the call, or tell people that it begins, and make it; `id` is that of its observation."""
     if isinstance(ruling, No) and not ruling.unless_made:
-        return CallOutcome(decision_on(call) == "answered", f"Not run: {ruling.why}", made=False)
+        answered = decision_on(call) == "answered"
+        return CallOutcome(answered, f"Not run: {ruling.why}", error="answered" if answered else "rejected")
+    if isinstance(ruling, Go) and (why := await _why_outdated(call, context)):
+        ruling = No(why, unless_made=True, notes=ruling.notes)
+    if isinstance(ruling, Go):
+        await _tell_start(context, call, id)
+    return await make_call(context, call, id, ruling)
+
+
+async def _tell_start(context: CallContext, call: Call, id: str) -> None:
+    """Tell people that a call begins, with what it replaces."""
     hide = partial(redact_json, call["args"])
     shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
     replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"])
@@ -552,7 +565,6 @@ async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) 
         shown["diffs"] = diffs
     step = context.caller.id if context.may_ask else None
     emit(context.runtime, "tool_started", id=id, step=step, tool=call["name"], **shown)
-    return await make_call(context, call, id, ruling)
 
 
 async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
@@ -565,14 +577,20 @@ async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) 
     place = (context.thread, caller.texts.turn, caller.id, caller.attempt, caller.rounds, call.get("position", 0))
     times_asked = (call["asked"],) if call.get("asked") else ()
     key = effect_key(context.place.scope, *place, *times_asked, tool=call["name"], arguments=call["args"])
-    run = partial(_run_call, context, call, id, ruling)
-    outcome = await run(key) if tool.effect == "read" else await _run_once(context, call, id, key, run)
+    refused: CallOutcome | None = None
+    if isinstance(ruling, No):
+        refused = CallOutcome(False, f"Not run: {ruling.why}", error="refused", notes=ruling.notes)
+    run = partial(_run_call, context, call, id, ruling.notes)
+    if tool.effect == "read":
+        outcome: CallOutcome | UnknownEffect = refused or await run(key)
+    else:
+        outcome = await _run_once(context, Effect(key, call, tool, refused), id, run)
     if isinstance(outcome, UnknownEffect) or outcome.artifact is None:
         return outcome
     return replace(outcome, artifact=storable_artifact(outcome))
 
 
-async def _run_once(context: CallContext, call: Call, id: str, key: str, run: MakeCall) -> CallOutcome | UnknownEffect:
+async def _run_once(context: CallContext, effect: Effect, id: str, run: MakeCall) -> CallOutcome | UnknownEffect:
     """Make a call with effects, or return the outcome that it had before a crash."""
     caller = context.caller
     log = EffectLog(
@@ -584,7 +602,7 @@ async def _run_once(context: CallContext, call: Call, id: str, key: str, run: Ma
         own={*caller.own_writes, *context.new_writes},
         turn=caller.texts.turn,
     )
-    outcome = await perform(log, Effect(key, call, context.tools[call["name"]]), run)
+    outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):
         return outcome
     if outcome.key:
@@ -594,20 +612,16 @@ async def _run_once(context: CallContext, call: Call, id: str, key: str, run: Ma
     return replace(outcome, text=whole) if whole and shorten_text(whole) == outcome.text else outcome
 
 
-async def _run_call(context: CallContext, call: Call, id: str, ruling: Go | No, key: str) -> CallOutcome:
-    """Call the tool unless the ruling refuses that, and show the result to hooks; return it with what models cost."""
+async def _run_call(context: CallContext, call: Call, id: str, notes: Sequence[str], key: str) -> CallOutcome:
+    """Call the tool, and show the result to hooks; return it with the hooks' notes and what models cost."""
     tool, after_call = context.tools[call["name"]], context.deps.policies.hooks.after_call
-    refusal = ruling.why if isinstance(ruling, No) else await _why_outdated(call, context)
     meter = Meter(context.amounts_left, context.deps.prices)
     context.meters.append(meter)
-    if refusal:
-        outcome = CallOutcome(False, f"Not run: {refusal}", error="refused")
-    else:
-        outcome = await _call_tool(context, call, id, meter, key)
+    outcome = await _call_tool(context, call, id, meter, key)
     if waits(call, outcome):
         outcome = await _show_questions_to_hooks(context, outcome)
     if not waits(call, outcome):
-        outcome = replace(outcome, notes=ruling.notes) if ruling.notes else outcome
+        outcome = replace(outcome, notes=notes) if notes else outcome
         outcome = await _show_to_hooks(call, context, outcome) if after_call else outcome
         outcome = await keep_images(outcome, context.runtime) if outcome.images else outcome
     meter.close()
@@ -682,7 +696,7 @@ def _outcome_of_pause(call: Call, context: CallContext, interrupts: Sequence[Any
 
 def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, source: Source = "tool") -> JournalEntry:
     """Return the observation of a call: its result, or why it was not made."""
-    caller, tool = context.caller, context.tools[call["name"]] if outcome.made else None
+    caller, tool = context.caller, context.tools[call["name"]] if outcome.made or outcome.error == "refused" else None
     entry = observation(
         id,
         caller.id,
@@ -699,9 +713,9 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
     )
     if outcome.unknown and entry["effect"] == "write":
         entry["unknown"] = True
-    elif entry["effect"] == "write" and not (entry["ok"] or outcome.passing):
+    elif entry["effect"] == "write" and outcome.made and not (entry["ok"] or outcome.passing):
         entry["refused"] = caller.times_spoken
-    if outcome.error == "refused" and entry["effect"] in WRITES:
+    if tool and not outcome.made:
         entry["made"] = False
     if outcome.confirmed:
         entry["confirmed"] = True
@@ -732,13 +746,12 @@ async def make_read_call(context: CallContext, name: str, arguments: Json) -> tu
         return f"the check's tool {name} is not available as a read-only tool"
     call, id = Call(id="", name=name, args=arguments), f"{context.caller.id}.{number}"
     ruling = await rule(call, context, GATES_OF_CHECKS)
-    assert not isinstance(ruling, Wait), "a check leaves no step"
     if isinstance(ruling, No) and not ruling.unless_made:
         return f"the check may not run: {ruling.why}"
     outcome = await make_call(context, call, id, ruling)
     context.meters.clear()
     assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
-    spent: Amounts = {"tool_calls": 1, "active_seconds": outcome.seconds}
+    spent: Amounts = {"tool_calls": int(outcome.made), "active_seconds": outcome.seconds}
     context.spent = add(add(context.spent, outcome.spent), spent)
     entry = await context.caller.texts.put_entry(observe(context, call, id, outcome, "check"))
     emit_observation(context.runtime, entry)

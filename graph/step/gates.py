@@ -191,11 +191,12 @@ class Wait:
 
 Ruling = Go | No | Wait
 C = TypeVar("C", bound=CallContext)
-Gate = Callable[[Call, C, Go], Awaitable[Ruling]]
-"""(call, its surroundings, what the gates before agreed to) → the ruling."""
+R = TypeVar("R", Go | No, Ruling)
+Gate = Callable[[Call, C, Go], Awaitable[R]]
+"""(call, its surroundings, what the gates before agreed to) → the ruling. Only a step's may be to wait."""
 
 
-async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
+async def follow_decision(call: Call, context: CallContext, go: Go) -> Go | No:
     """Refuse a call that a person refused, or answered in place of its tool."""
     decided = call.get("decided")
     if decided and decided["kind"] == "answered":
@@ -205,7 +206,7 @@ async def follow_decision(call: Call, context: CallContext, go: Go) -> Ruling:
     return go
 
 
-async def require_tool(call: Call, context: CallContext, go: Go) -> Ruling:
+async def require_tool(call: Call, context: CallContext, go: Go) -> Go | No:
     """Refuse a call of a tool that is gone, or that is provided otherwise than when people were asked about it."""
     tool = context.tools.get(call["name"])
     if tool is not None and call.get("provider", tool.provider) == tool.provider:
@@ -213,13 +214,13 @@ async def require_tool(call: Call, context: CallContext, go: Go) -> Ruling:
     return No(f"there is no tool {call['name']} {'' if context.may_ask else 'to look with '}any more")
 
 
-async def keep_to_paths(call: Call, context: CallContext, go: Go) -> Ruling:
+async def keep_to_paths(call: Call, context: CallContext, go: Go) -> Go | No:
     """Refuse a call with a path outside of `Profile.allowed_paths`."""
     outside = context.tools[call["name"]].path_problem(call["args"], context.settings.profile.allowed_paths)
     return No(outside) if outside else go
 
 
-async def respect_rejections(call: Call, context: StepContext, go: Go) -> Ruling:
+async def respect_rejections(call: Call, context: StepContext, go: Go) -> Go | No:
     """Refuse a call equal to one that a person rejected in this request, unless they said more since."""
     state = context.state
     rejected = {**state["rejected"], **state["record"]["rejected"]}
@@ -231,7 +232,7 @@ async def respect_rejections(call: Call, context: StepContext, go: Go) -> Ruling
     return No(f"the user rejected this very call before: {why}")
 
 
-async def limit_refusals(call: Call, context: StepContext, go: Go) -> Ruling:
+async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
     """Refuse a write that its service refused twice, until something else was written or a person spoke (Q69)."""
     if decision_on(call) != "undecided" or context.tools[call["name"]].effect != "write":
         return go
@@ -264,7 +265,7 @@ def _is_equal_write(entry: JournalEntry, call: Call) -> bool:
     return call_key(entry["tool"], entry["arguments"]) == call_key(call["name"], call["args"])
 
 
-async def ask_hooks(call: Call, context: CallContext, go: Go) -> Ruling:
+async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
     """Ask the hooks, unless a person knows what became of the call.
 
     An approval answers a hook's question, if it is by whom the hook asks. If the call was approved beside another one,
@@ -294,6 +295,12 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Ruling:
 async def keep_to_budget(call: Call, context: CallContext, go: Go) -> Ruling:
     """Leave the step if no call may be made any more."""
     return Wait({"status": "ready", "code": ""}) if first_exhausted(context.amounts_left(), ("tool_calls",)) else go
+
+
+async def end_looks(call: Call, context: CallContext, go: Go) -> Go | No:
+    """Refuse a look of planning if no call may be made any more."""
+    is_over = first_exhausted(context.amounts_left(), ("tool_calls",))
+    return No("the limit of tool calls is reached") if is_over else go
 
 
 async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
@@ -349,7 +356,7 @@ def _step_that_lists(tool: str, state: Step) -> str:
     return next((step["id"] for step in steps if tool in (step.get("tools") or ())), "")
 
 
-GATES: Sequence[Gate[StepContext]] = (
+GATES: Sequence[Gate[StepContext, Ruling]] = (
     follow_decision,
     require_tool,
     keep_to_paths,
@@ -360,13 +367,13 @@ GATES: Sequence[Gate[StepContext]] = (
     require_consent,
 )
 """The gates of a step's calls."""
-GATES_OF_LOOKS: Sequence[Gate[CallContext]] = (require_tool, keep_to_paths, ask_hooks, keep_to_budget)
+GATES_OF_LOOKS: Sequence[Gate[CallContext, Go | No]] = (require_tool, keep_to_paths, ask_hooks, end_looks)
 """The gates of planning's reads, for which nobody is asked."""
-GATES_OF_CHECKS: Sequence[Gate[CallContext]] = (keep_to_paths, ask_hooks)
+GATES_OF_CHECKS: Sequence[Gate[CallContext, Go | No]] = (keep_to_paths, ask_hooks)
 """The gates of the runtime's own reads: checks, repeated reads, those of the judge. Their caller checks the budget."""
 
 
-async def rule(call: Call, context: C, gates: Sequence[Gate[C]]) -> Ruling:
+async def rule(call: Call, context: C, gates: Sequence[Gate[C, R]]) -> R:
     """Return the ruling on a call: that of the first gate that does not let it go."""
     agreed = Go()
     for gate in gates:

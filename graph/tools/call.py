@@ -97,6 +97,13 @@ class RunError(Exception):
         self.error = error
 
 
+NOT_CALLED = ("answered", "rejected", "refused")
+"""Errors of calls whose tool was not called: a person answered instead; a gate or a person rejected the call; or it was
+refused last, by a hook, because what it replaces changed, or because it cannot be passed. Only what was refused last is
+a change in the receipt; of the others, people's decisions stand there.
+"""
+
+
 @dataclass(frozen=True)
 class CallOutcome:
     """What came of a call."""
@@ -109,7 +116,9 @@ class CallOutcome:
     artifact: Any = None
     """The tool's artifact, unchanged; once the call is saved, the parts of it that are suitable for a checkpoint."""
     error: str | None = None
-    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (reported by the tool), or the exception's type."""
+    """None if ok; else `timeout`, `cancelled`, `error` (reported by the tool), the exception's type, or one of
+    `NOT_CALLED`.
+    """
     unknown: bool = False
     """True if the tool began to work and may have had an effect (X24)."""
     passing: bool = False
@@ -124,10 +133,13 @@ class CallOutcome:
     """False if the text was replayed and only its head and tail were stored."""
     key: str = ""
     """The short key of a write with a known outcome; the run keeps it to account for the write."""
-    made: bool = True
-    """False if a gate refused the call."""
     confirmed: bool = False
     """True if it was not made, since a person said that an equal call had taken effect."""
+
+    @property
+    def made(self) -> bool:
+        """False if the tool was not called; then the call costs nothing."""
+        return self.error not in NOT_CALLED
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:

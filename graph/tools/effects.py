@@ -360,6 +360,8 @@ class Effect:
     key: str
     call: Call
     tool: KnownTool
+    refused: CallOutcome | None = None
+    """What came of it if it must not be made now; what it did before a crash counts all the same."""
 
     @property
     def handoff(self) -> bool:
@@ -469,6 +471,11 @@ async def _decide(
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallOutcome):
             return await _save_end(log, effect, probed, seen)
+    once_more = entry is not None and effect.tool.keyed and not refuted
+    if effect.refused:
+        if entry is None:
+            return effect.refused
+        return await _save_end(log, effect, await _resolve_unknown(effect, effect.refused, once_more=once_more), seen)
     mine, racing = await log.intend(effect, seen.rows)
     seen = replace(seen, mine=mine)
     if racing:
@@ -476,7 +483,6 @@ async def _decide(
         before = {} if key == effect.key else {effect.key: entry}
         await log.write(before, drop=[mine] if mine else ())
         return UnknownEffect(_attempt_id(key, other), _reason_to_ask(other), other["step"])
-    once_more = entry is not None and effect.tool.keyed and not refuted
     return await _make_call(log, effect, run, seen, once_more=once_more)
 
 

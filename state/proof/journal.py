@@ -136,7 +136,7 @@ def repeated_calls(journal: Sequence[JournalEntry], step: str) -> list[dict[str,
 
 def is_tool_call(entry: JournalEntry) -> bool:
     """Return whether an observation is a call that was made."""
-    return entry["source"] == "tool" and entry["effect"] is not None
+    return entry["source"] == "tool" and entry["effect"] is not None and entry.get("made", True)
 
 
 def find_later_change(journal: Sequence[JournalEntry], index: int) -> JournalEntry | None:

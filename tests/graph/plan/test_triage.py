@@ -14,6 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Executor, Limits, Models, Settings
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors
+from donewhen.hooks import Call, Hooks, Refuse
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
@@ -431,6 +432,27 @@ async def test_planning_looks_and_answers_with_what_it_saw() -> None:
 def stock(item: str) -> int:
     """How many of an item are in stock."""
     return {"lamp": 3}.get(item, 0)
+
+
+async def test_a_look_that_is_refused_is_answered_with_its_own_reason() -> None:
+    """P20, X13, X14: of three looks a hook refuses one, one is made, and the limit ends the last; each says why."""
+
+    def shut(made: Call) -> Refuse | None:
+        return Refuse("shut") if made.arguments["item"] == "desk" else None
+
+    reads = [call("stock", item="desk"), call("stock", item="lamp"), call("stock", item="chair")]
+    model = planning(reads, answer("3 lamps."))
+    flow = await play(
+        model,
+        [stock],
+        effects={"stock": "read"},
+        settings={"limits": {"tool_calls": 1}},
+        hooks=Hooks(before_call=[shut]),
+    )
+    shown = "\n".join(message.text for message in model.requests[1].messages)
+    assert [text in shown for text in ("Not run: a policy refuses it: shut", "3", "limit of tool calls")] == [True] * 3
+    assert [entry["ok"] for entry in flow.journal] == [False, True, False]
+    assert flow.run.spent["tool_calls"] == 1
 
 
 async def test_what_planning_wanted_to_see_is_seen_once_there_is_budget() -> None:

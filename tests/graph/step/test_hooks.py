@@ -340,6 +340,31 @@ async def test_what_was_made_before_a_crash_is_replayed_whatever_a_hook_says_now
     assert (run.status, SENT) == ("completed", ["a"])
 
 
+async def test_what_a_hook_refuses_costs_nothing_and_it_is_asked_about_the_same_call_again() -> None:
+    """X13, Q69: two calls of one round, one refused: it does not begin, spends no call and leaves no effect. A hook
+    that refuses twice and then agrees decides each time, because its refusals are not the service's.
+    """
+    asked = list[str]()
+
+    def opens_late(made: Call) -> Refuse | None:
+        asked.append(made.arguments["to"])
+        return Refuse("not now") if made.arguments["to"] == "amy" and asked.count("amy") < 3 else None
+
+    amy, zed = call("send", to="amy"), call("send", to="zed")
+    model = one_step([[amy, zed], amy, amy, finish_step("Sent.", ("s1.4", "sent to amy"))], tools=["send"])
+    async with Agent(model, [send], storage="memory:", settings=FREE, hooks=Hooks(before_call=[opens_late])) as agent:
+        stream = agent.stream("do it", thread_id="t")
+        begun = [event["id"] async for event in stream if event["type"] == "tool_started"]
+        run = stream.run
+        async with agent.storage.reader() as (_, store):
+            effects = [item.value for item in await store.asearch(("donewhen", "effects", "t"), limit=20)]
+    assert run is not None
+    assert (run.status, SENT, asked.count("amy"), begun) == ("completed", ["zed", "amy"], 3, ["s1.2", "s1.4"])
+    assert run.spent["tool_calls"] == 2
+    assert sorted(each["arguments"]["to"] for each in effects if each.get("state") == "done") == ["amy", "zed"]
+    assert [row["result"] for row in run.receipt["effects"]] == ["refused", "done", "refused", "done"]
+
+
 def ask_and_take(question: str) -> str:
     """Ask a person, and say what they said."""
     return f"they said {interrupt(question)}"
