@@ -70,7 +70,7 @@ from donewhen.graph.people.interjections import add_interjection, delete_interje
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, GoalError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
@@ -485,7 +485,7 @@ class Agent:
     @property
     def schedules(self) -> Schedules:
         """Return the schedules: list, show, pause, resume, run, delete."""
-        return Schedules(self.storage)
+        return Schedules(self.storage, self._runner.withdraw)
 
     @property
     def templates(self) -> Templates:
@@ -589,19 +589,28 @@ class Agent:
         """Return the row of a thread. Raises UnknownThread."""
         return await self._runner.info(id_of(thread_id))
 
-    async def delete(self, thread_id: str | Run) -> None:
-        """Delete a thread: checkpoints, observations, effects. Raises ThreadBusy while it works, UnknownThread."""
-        id = id_of(thread_id)
+    async def delete(self, thread_id: str | Run) -> list[str]:
+        """Delete a thread: checkpoints, observations, effects, and the schedules that were confirmed in it.
+
+        Returns the ids of these schedules. Raises ThreadBusy while it works, UnknownThread.
+        """
+        id, schedules = id_of(thread_id), self.schedules
         with suppress(StorageError):  # what is damaged can be deleted
             await self._runner.info(id)
+        ids = (await schedules.ids_by_thread()).get(id, [])
+        if await self.storage.find_free([id]):  # else nothing is deleted
+            for each in ids:
+                with suppress(ScheduleError):  # somebody else deletes it
+                    await schedules.delete(each)
         await self.storage.delete_thread(id)
         self._tools_by_thread.pop(id, None)
+        return ids
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
         """Delete ended threads that have not changed for this long, with all their data; return their ids.
 
-        Threads that work, wait or are queued stay: `delete` deletes one that waits. Without an `owner`, what was spent
-        on days before that is deleted too.
+        Threads that work, wait or are queued stay, as do those in which a schedule was confirmed: `delete` deletes
+        them. Without an `owner`, what was spent on days before that is deleted too.
         """
         deleted: list[str] = []
         if owner is not None:
@@ -610,14 +619,15 @@ class Agent:
             before = datetime.now(UTC) - older
         except (OverflowError, TypeError):
             raise ConfigError(f"prune: {older!r} is no age that threads can have: give a timedelta") from None
+        approvals = await self.schedules.ids_by_thread()
         for status in ENDED:  # one at a time: by the index, however many others are as old
-            busy: list[str] = []
-            while not busy and (
-                threads := await self.threads(DELETE_AT_ONCE, status=status, owner=owner, before=before)
-            ):
-                ids = [info.thread_id for info in threads]
+            filters: Json = {"status": status, "owner": owner, "before": before}
+            page = await self.threads(DELETE_AT_ONCE, **filters)
+            while page:
+                ids = [info.thread_id for info in page if info.thread_id not in approvals]
                 busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
                 deleted += [id for id in ids if id not in busy]
+                page = await self.threads(DELETE_AT_ONCE, **filters, cursor=page.cursor) if page.cursor else Page()
         for id in deleted:
             self._tools_by_thread.pop(id, None)
         if owner is None:

@@ -921,6 +921,13 @@ class Runner:
         async with hold(self.storage, self.graph, thread_id) as thread:
             return await self.end_cancelled(thread, reason)
 
+    async def withdraw(self, thread_id: str, reason: str) -> None:
+        """End a queued run that has not begun, as cancelled; one that has begun stays as it is."""
+        with suppress(ThreadBusy):  # somebody begins it right now
+            async with hold(self.storage, self.graph, thread_id) as thread:
+                if is_not_begun(thread.row, (await thread.read()).values):
+                    await self.end_cancelled(thread, reason)
+
     async def end_cancelled(self, thread: HeldThread, reason: str) -> Run:
         """End a held run with the outcome `cancelled`, unless it has ended; finished work is kept."""
         thread_id, store, graph = thread.thread_id, thread.store, thread.graph

@@ -616,7 +616,7 @@ _on_schedule("show", "Show a schedule: its times, its plan, its last run.")
 _on_schedule("pause", "Pause a schedule; its times pass without a run.")
 _on_schedule("resume", "Resume a schedule from now on.")
 _on_schedule("run", "Let a worker run a schedule once now, in addition.")
-_on_schedule("delete", "Delete a schedule; the threads of its runs are kept.")
+_on_schedule("delete", "Delete a schedule; a queued run is cancelled, the threads of its runs are kept.")
 
 
 @plans.command("list")

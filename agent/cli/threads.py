@@ -309,8 +309,9 @@ def delete_thread(view: StorageView, thread: str, *, yes: bool) -> Exit:
         terminal.line(f"Thread {info.thread_id}: {shorten(info.goal, 68)}")
         if not agrees(terminal, "[y] delete it with all its data  [n] keep it"):
             return Exit.FAILED
-    view.ask(lambda agent: agent.delete(info.thread_id))
-    return view.finish({"deleted": [info.thread_id]}, [f"{info.thread_id} deleted"])
+    ids = view.ask(lambda agent: agent.delete(info.thread_id))
+    also = f", with its schedule{'s' * (len(ids) > 1)} {', '.join(ids)}" if ids else ""
+    return view.finish({"deleted": [info.thread_id], "schedules": ids}, [f"{info.thread_id} deleted{also}"])
 
 
 def prune_threads(view: StorageView, older: str) -> Exit:

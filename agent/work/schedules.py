@@ -5,7 +5,7 @@ A run's thread is named after its schedule and time, so no time runs twice, with
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -141,8 +141,10 @@ def _iso(moment: datetime) -> str:
 class Schedules:
     """The schedules on a storage, for people and workers. Unknown ids raise ScheduleError."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, withdraw: Callable[[str, str], Awaitable[None]] | None = None) -> None:
+        """`withdraw` ends a queued run that has not begun, by its thread and the reason."""
         self._storage = storage
+        self._withdraw = withdraw
         self._is_complete = False
         """True once the schedules of earlier versions have due times."""
 
@@ -163,10 +165,13 @@ class Schedules:
         return await self._change(id, paused=False, seen=_iso(datetime.now(UTC)))
 
     async def delete(self, id: str) -> None:
-        """Delete a schedule; the threads of its runs are kept."""
+        """Delete a schedule, and cancel its queued run if that has not begun; the threads of its runs are kept."""
         async with self._lock(id) as store:
+            row: Json = {}
             with suppress(StorageError):  # what is damaged can be deleted
-                await _read_row(store, id)
+                row = await _read_row(store, id)
+            if self._withdraw and (last := row.get("last")):
+                await self._withdraw(last["thread_id"], "its schedule was deleted before it began")
             await store.threads.delete_schedule(id)
             await store.adelete(SPACE, id)
 
@@ -263,6 +268,15 @@ class Schedules:
             row = {**await _read_row(store, id), **change}
             await _write(store, row)
             return await _read_info(store, id, row)
+
+    async def ids_by_thread(self) -> dict[str, list[str]]:
+        """Return the ids of all schedules, by the thread in which they were confirmed."""
+        async with self._storage.reader() as (_, store):
+            items, _ = await store.read_each(SPACE)
+        found = dict[str, list[str]]()
+        for item in items:
+            found.setdefault(str(item.value.get("thread_id")), []).append(item.key)
+        return found
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
         """Return all schedules, or those of one owner, in the order of their confirmation."""

@@ -53,3 +53,16 @@ def test_a_zone_that_is_none_is_said(shell: Shell) -> None:
     """P18: ✗ no zone is guessed, and none is taken that there is not."""
     refused = shell.run("--timezone", "Berlin")
     assert (refused.exit_code, "not a time zone" in refused.stderr) == (Exit.USAGE, True)
+
+
+def test_a_thread_is_deleted_with_its_schedule(shell: Shell) -> None:
+    """P18: the command names the schedule that went with the thread that confirmed it; another one stays."""
+    with scripted(shell, triage=[PLAN, PLAN]):
+        for _ in range(2):
+            shell.run("--timezone", "Asia/Tokyo")
+            shell("resume", "--approve")
+    one, two = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    assert f"deleted, with its schedule {one['id']}\n" in shell("delete", one["thread_id"], "--yes").stdout
+    (left,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    assert left["id"] == two["id"]
+    assert "0 threads deleted" in shell("prune", "--older", "0m").stdout

@@ -124,6 +124,62 @@ async def test_pause_resume_run_and_delete(storage: Any) -> None:
                 await verb(id)
 
 
+async def test_a_deleted_thread_takes_its_schedule_along(storage: Any) -> None:
+    """P18: whoever deletes all threads of a person has deleted what would have sent in their name; others' stays."""
+    post = Post()
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    model = ScriptedModel(roles={"triage": [plan, plan]})
+    async with Agent(model, [post.send], storage=storage) as agent:
+        for name in ("ann", "bob"):
+            await agent.resume(await agent.start(f"send it for {name}", owner=name, thread_id=name), "approve")
+        ids = {each.owner: each.id for each in await agent.schedules.list()}
+        (queued, _) = sorted(await agent.schedules.start_due(QUEUE, hours(1.01)), key=lambda id: id[:8] != ids["ann"])
+        assert await agent.delete("ann") == [ids["ann"]]
+        assert [each.owner for each in await agent.schedules.list()] == ["bob"]
+        assert (await agent.info(queued)).status == "cancelled"
+        assert await agent.delete(queued) == []
+        assert await agent.threads(owner="ann") == []
+        (thread,) = [each.thread_id for each in await agent.threads(status="queued")]
+        await agent.cancel(thread)
+        assert [id[:8] for id in await agent.schedules.start_due(QUEUE, hours(2.01))] == [ids["bob"]]
+    assert post.sent == []
+
+
+async def test_pruning_keeps_the_approval_of_a_living_schedule(storage: Any) -> None:
+    """P18, S04: the thread that confirmed a schedule stays as long as the schedule does, however old it is."""
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    async with Agent(ScriptedModel(roles={"triage": [plan, plan]}), [Post().send], storage=storage) as agent:
+        for name in ("one", "two"):
+            await agent.resume(await agent.start(f"send {name}", thread_id=name), "approve")
+        one, _ = await agent.schedules.list()
+        await agent.schedules.delete(one.id)
+        assert await agent.prune(timedelta(0)) == [one.thread_id]
+        assert [each.thread_id for each in await agent.threads()] == ["two"]
+
+
+async def test_what_has_not_begun_ends_with_its_schedule(storage: Any) -> None:
+    """P18: a queued run of a deleted schedule is cancelled and sends nothing; one that waits for a person goes on."""
+    post, work = Post(), [ask_user("Which month?"), call("send", text="May"), finish_step("sent", "s1.2")]
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    model = ScriptedModel(roles={"triage": [plan, plan], "execute": work})
+    async with Agent(model, [post.send], storage=storage, settings={"approvals": "plan"}) as agent:
+        for name in ("one", "two"):
+            await agent.resume(await agent.start(f"send {name}", thread_id=name), "approve")
+        one, two = await agent.schedules.list()
+        begun, queued = await agent.schedules.run(one.id), await agent.schedules.run(two.id)
+        assert (await agent.run_submitted(begun)).status == "waiting"
+        for each in (one, two):
+            await agent.schedules.delete(each.id)
+        run = await agent.run_submitted(queued)
+        assert (run.status, run.outcome and run.outcome["reason"]) == (
+            "cancelled",
+            "its schedule was deleted before it began",
+        )
+        assert post.sent == []
+        assert (await agent.resume(begun, "May")).status == "completed"
+        assert post.sent == ["May"]
+
+
 async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
     """P18: what the approval does not cover is asked, in the run's own thread; the next moment waits no less."""
     plan = submit_plan([{"content": "look around", "tools": []}], schedule=HOURLY)
