@@ -174,11 +174,8 @@ def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: De
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": plan_request(open=False)}
     if saved.get("approved") == plan["revision"]:
-        return {
-            **planned,
-            "plan": plan,
-            "approval": approval_record(plan, "user", plan_effects(plan, deps, settings).kinds),
-        }
+        record = approval_record(plan, "user", plan_effects(plan, deps, settings).kinds)
+        return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
     return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}
 
 

@@ -393,6 +393,8 @@ class Approval(TypedDict, total=False):
     """The effects of its tools that are more than reading, as they were when it was shown."""
     before: Json | None
     """The plan it replaces, until it is active."""
+    given: Json
+    """Of a plan that a schedule brought: the fields of the receipt's row about its approval, in another thread."""
     at_work: bool
     """True if the plan is active: its steps have records."""
 

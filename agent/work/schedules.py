@@ -84,7 +84,8 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return
-    confirmed = str(receipt["approvals"][-1]["at"])
+    approved = receipt["approvals"][-1]
+    confirmed = str(approved["at"])
     id = hashlib.sha256(f"{run.thread_id} {confirmed}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
     if (before := await store.aget(SPACE, id)) is not None:
         await store.threads.put_schedule(
@@ -100,6 +101,11 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         "plan": {**once, "revision": revision_of(once)},
         "thread_id": run.thread_id,
         "confirmed": confirmed,
+        "approval": {
+            **{key: item for key, item in approved.items() if key in ("at", "name", "answered_by")},
+            "thread": run.thread_id,
+            "revision": plan["revision"],
+        },
         "owner": row.get("owner", ""),
         "queue": row.get("home") or QUEUE,
         "settings": {**(row.get("settings") or {}), "deadline": None, "today": None},
@@ -323,7 +329,8 @@ def _request_of(row: Json, moment: datetime) -> Request:
     """Return the request of a schedule's run."""
     when = moments_text([moment.isoformat(timespec="minutes")])
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
-    plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
+    earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
+    plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
     metadata = {**row["metadata"], "schedule": row["id"]}
     id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     return Request([HumanMessage(goal, id=id)], stored_settings(row["settings"]), metadata, row["owner"], plan)

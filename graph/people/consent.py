@@ -179,8 +179,9 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         revision, by = approval["revision"], approval["by"]
         decision = "approve" if by == "policy" else "carried over"
-        row = {"kind": "plan", "id": f"confirm.{revision}", "decision": decision, "text": "", "by": by, "at": at}
-        update["approvals"] = [{**row, "revision": revision, "approved_revision": revision}]
+        row = {"kind": "plan", "decision": decision, "text": "", "by": by, "at": at, "revision": revision}
+        row |= approval.get("given") or {}
+        update["approvals"] = [{**row, "id": f"confirm.{row['revision']}", "approved_revision": revision}]
     return update
 
 

@@ -115,12 +115,14 @@ class ApprovalRow(TypedDict):
     answered_by: NotRequired[str]
     """Who alone was asked, if not everybody."""
     at: str
+    thread: NotRequired[str]
+    """The thread in which a person approved the schedule of this run."""
     revision: NotRequired[str]
     """The revision of the plan that was shown."""
     shown: NotRequired[list[str]]
     """The steps of the plan that was shown, unless it was approved as it was."""
     approved_revision: NotRequired[str]
-    """The approved revision, which differs if the plan was edited."""
+    """The approved revision. It differs if the plan was edited, and in a schedule's run: its plan has no schedule."""
     changes: NotRequired[list[str]]
     """What an edit changed in the plan that was shown."""
     step: NotRequired[str | None]

@@ -157,6 +157,30 @@ async def test_pruning_keeps_the_approval_of_a_living_schedule(storage: Any) -> 
         assert [each.thread_id for each in await agent.threads()] == ["two"]
 
 
+async def test_the_receipt_of_a_run_names_the_approval_of_its_schedule(storage: Any) -> None:
+    """P18, X15: every run says who approved it, when, in which thread, and which plan: the one with the schedule."""
+    post = Post()
+    async with Agent(reporting(HOURLY, runs=2), [post.send], storage=storage) as agent:
+        asked = await agent.start("send the report", settings={"approvals": "plan"}, thread_id="asked")
+        confirming = await agent.resume(asked, "approve", by="mira")
+        assert confirming.receipt
+        (shown,) = confirming.receipt["approvals"]
+        for hour in (1.01, 2.01):
+            (thread,) = await agent.schedules.start_due(QUEUE, hours(hour))
+            run = await agent.run_submitted(thread)
+            assert run.receipt
+            assert run.plan
+            (row,) = run.receipt["approvals"]
+            assert row == {
+                **shown,
+                "decision": "carried over",
+                "thread": "asked",
+                "approved_revision": run.plan["revision"],
+            }
+            assert (row["name"], row["revision"] == row["approved_revision"]) == ("mira", False)
+            assert row["revision"] == asked.pending[0]["revision"]
+
+
 async def test_what_has_not_begun_ends_with_its_schedule(storage: Any) -> None:
     """P18: a queued run of a deleted schedule is cancelled and sends nothing; one that waits for a person goes on."""
     post, work = Post(), [ask_user("Which month?"), call("send", text="May"), finish_step("sent", "s1.2")]
