@@ -14,19 +14,23 @@ from typing import Any, Literal
 
 from cronsim import CronSimError
 from langchain_core.messages import HumanMessage
+from pydantic import ValidationError
 
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
-from donewhen.agent.work.thread_rows import OPEN, QUEUE, enqueue, time_text
+from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, enqueue, time_text
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
+from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
-from donewhen.state.plan.schedule import occurrences, zone_of
+from donewhen.state.plan.schedule import Schedule, occurrences, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
-from donewhen.state.settings import stored_settings
+from donewhen.state.secrets import conceal_json
+from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_settings, stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)
@@ -35,6 +39,10 @@ MOST_MOMENTS = 10_000
 """The most times examined at once; the next poll continues from there."""
 KEPT = 10
 """The most skipped times that are stored."""
+MOST_CHANGES = 100
+"""The most changes of a schedule that are stored."""
+SUCCEEDED = ("completed", "answered")
+ONLY_THESE = "its times, owner, settings and metadata can change; goal, steps and what they may do need a new plan"
 _log = logging.getLogger("donewhen.work")
 PATIENCE = 10.0
 MOST_DUE = 100
@@ -71,6 +79,8 @@ class ScheduleInfo:
     run starts. A deleted thread has no status."""
     skipped: list[Json] = field(default_factory=list)
     """The last times without a run: `at`, `why`."""
+    changes: list[Json] = field(default_factory=list)
+    """The last changes of its times, owner and settings: `at`, `by`, and `changed`, each name with before and after."""
     problem: str = ""
     """Why it does not run: what is damaged, or unknown on this machine; "" if all is well."""
 
@@ -80,9 +90,12 @@ class ScheduleInfo:
 
 
 async def keep_schedule(store: ThreadStore, run: Run) -> None:
-    """Store the schedule that a run ended with, if any, as approved; safe to repeat."""
+    """Store the schedule that a run ended with, if any, as approved; safe to repeat until the row says so."""
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
+        return
+    row = await store.threads.get(run.thread_id) or {}
+    if row.get("status") in ENDED:  # it was stored before, and may have been deleted
         return
     approved = receipt["approvals"][-1]
     confirmed = str(approved["at"])
@@ -92,7 +105,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
             id, str(before.value.get("queue") or QUEUE), _due_text(before.value), only_new=True
         )
         return
-    row, once = await store.threads.get(run.thread_id) or {}, {**plan, "schedule": None}
+    once = {**plan, "schedule": None}
     row_to_store: Json = {
         "id": id,
         "title": plan["title"],
@@ -181,16 +194,67 @@ class Schedules:
             await store.threads.delete_schedule(id)
             await store.adelete(SPACE, id)
 
-    async def run(self, id: str) -> str:
-        """Run a schedule once more now; return the thread's id. Raises ScheduleError while a run of it is open."""
+    async def change(
+        self,
+        id: str,
+        schedule: Mapping[str, Any] | None = None,
+        *,
+        owner: str | None = None,
+        settings: SettingsLike = None,
+        metadata: Mapping[str, Any] | None = None,
+        by: str = "",
+    ) -> ScheduleInfo:
+        """Change what needs no new plan; what is left out stays. The goal and the steps need a new plan.
+
+        Args:
+            id: The schedule.
+            schedule: Its times, with the fields of `plan["schedule"]`; `at`, `cron` or `every_minutes` replaces another
+                of them. Times that have passed are not run.
+            owner: Whose its later runs are.
+            settings: Those of its later runs, such as models and limits, merged as in `start`.
+            metadata: That of its later runs, key by key.
+            by: Who changes it; `changes` of the schedule has it.
+
+        Raises ScheduleError for unknown times, for a change that changes nothing, and for settings by which more would
+        be done without asking than was approved.
+        """
+        by = check_name("by", by)
+        async with self._lock(id) as store:
+            row = await _read_row(store, id)
+            change: Json = {"owner": check_name("owner", owner)} if owner is not None else {}
+            if schedule:
+                zone = stored_settings(row["settings"]).timezone
+                change["schedule"] = _new_times(id, row["schedule"], {"timezone": zone, **row["schedule"]}, schedule)
+            if settings:
+                change["settings"] = _new_settings(id, row["settings"], settings)
+            if metadata:
+                change["metadata"] = {**row["metadata"], **metadata}
+            change = {key: value for key, value in change.items() if value != row[key]}
+            if not change:
+                raise ScheduleError(f"schedule {id}: nothing changes; {ONLY_THESE}")
+            if "schedule" in change:
+                change["seen"] = _iso(datetime.now(UTC))
+            entry = {"at": _iso(datetime.now(UTC)), "by": by, "changed": _differences(row, change)}
+            row |= {**change, "changes": [*(row.get("changes") or ()), entry][-MOST_CHANGES:]}
+            await _write(store, row)
+            return await _read_info(store, id, row)
+
+    async def run(self, id: str, *, moment: datetime | None = None) -> str:
+        """Run a schedule once more now; return the thread's id.
+
+        With `moment`, it is the run for that time of the schedule, which was missed, or whose run did not succeed. A
+        time without a zone is in that of the schedule. Raises ScheduleError while a run of it is open, and for a moment
+        that is not past, is no time of the schedule, or has succeeded.
+        """
         async with self._lock(id) as store:
             row = await _read_row(store, id)
             if await _is_busy(store, row):
                 raise ScheduleError(
                     f"schedule {id} is at work or waits in thread {row['last']['thread_id']}: end that run first"
                 )
-            moment = datetime.now(zone_of(row["schedule"]))
-            return await self._submit_run(store, row, _request_of(row, moment), moment)
+            now = datetime.now(zone_of(row["schedule"]))
+            exact = await _find_moment(store, row, moment, now) if moment else now
+            return await self._submit_run(store, row, _request_of(row, exact), exact, again=moment is not None)
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
@@ -250,22 +314,33 @@ class Schedules:
         return None
 
     async def _submit_run(
-        self, store: ThreadStore, row: Json, request: Request, moment: datetime, now: datetime | None = None
+        self,
+        store: ThreadStore,
+        row: Json,
+        request: Request,
+        moment: datetime,
+        now: datetime | None = None,
+        *,
+        again: bool = False,
     ) -> str:
         """Submit the run of a time, then record it; after an interruption, the same id is submitted again.
 
-        A user may have taken the id for a thread of theirs; then another one is used.
+        A user may have taken the id for a thread of theirs; then another one is used. So it is `again`, if the run of
+        this time has ended without success.
         """
         place = f"{row['id']} {_iso(moment)}"
         for number in count(1):
-            thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}{f'-{number}' if number > 1 else ''}"
+            thread_id = f"{_thread_id(row, moment)}{f'-{number}' if number > 1 else ''}"
             if (taken := await store.threads.get(thread_id)) is None:
                 async with self._storage.session(thread_id) as (_, own):
                     if (taken := await own.threads.get(thread_id)) is None:
                         await enqueue(own, thread_id, row["queue"], request, schedule=place)
                         break
-            if taken.get("schedule") == place:
-                break
+            if _is_run_of(taken, row, moment):
+                if again and (status := taken["status"]) in (*OPEN, *SUCCEEDED):
+                    raise ScheduleError(f"the run of {_iso(moment)} is {status}: thread {thread_id}")
+                if not again:
+                    break
         await _write(store, {**row, "last": {"at": _iso(moment), "thread_id": thread_id}}, now)
         return thread_id
 
@@ -325,15 +400,80 @@ def _due_text(row: Mapping[str, Any]) -> str:
     return time_text(following) if following else NEVER
 
 
+def _thread_id(row: Mapping[str, Any], moment: datetime) -> str:
+    return f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _is_run_of(thread: Mapping[str, Any], row: Mapping[str, Any], moment: datetime) -> bool:
+    """Return whether a thread has the run of a schedule's time, whatever the time zone was."""
+    id, _, at = str(thread.get("schedule") or "").partition(" ")
+    return id == row["id"] and datetime.fromisoformat(at) == moment.replace(microsecond=0)
+
+
+async def _find_moment(store: ThreadStore, row: Mapping[str, Any], asked: datetime, now: datetime) -> datetime:
+    """Return the time of a schedule that is meant, to the second. Raises ScheduleError if there is none."""
+    id, zone = row["id"], zone_of(row["schedule"])
+    asked = (asked if asked.tzinfo else asked.replace(tzinfo=zone)).astimezone(zone)
+    if asked > now:
+        raise ScheduleError(f"schedule {id}: {_iso(asked)} is not past")
+    start = datetime.fromisoformat(row["confirmed"])
+    times = [next(occurrences(row["schedule"], max(asked - timedelta(seconds=1), start), start), None)]
+    times += [
+        datetime.fromisoformat(each["at"]) for each in (*(row.get("skipped") or ()), row.get("last") or ()) if each
+    ]
+    if _is_run_of(await store.threads.get(_thread_id(row, asked)) or {}, row, asked):  # the times changed since
+        times.append(asked)
+    if meant := [each for each in times if each and asked <= each <= now and each < asked + timedelta(minutes=1)]:
+        return meant[0].astimezone(zone)
+    raise ScheduleError(f"schedule {id} has no time at {_iso(asked)}; `show` of the schedule names those without a run")
+
+
+def _new_times(id: str, before: Json, default: Json, given: Mapping[str, Any]) -> Json:
+    """Return the times with those that are given. Raises ScheduleError for what names none."""
+    ways = ("every_minutes", "at", "cron")
+    kept = {key: value for key, value in default.items() if value is not None}
+    if any(given.get(way) is not None for way in ways):
+        gone = (*ways, "weekdays") if given.get("at") is None else ways
+        kept = {key: value for key, value in kept.items() if key not in gone}
+    try:
+        times = Schedule.model_validate({**kept, **given}).model_dump(mode="json")
+    except ValidationError as error:
+        raise ScheduleError(f"schedule {id}: {'; '.join(option_problems(Schedule, error))}") from None
+    return {key: value for key, value in times.items() if key in before or value is not None}
+
+
+def _new_settings(id: str, before: Json, given: SettingsLike) -> Json:
+    """Return the settings with those that are given. Raises ScheduleError if they ask less than was approved."""
+    old = stored_settings(before)
+    new = merge_settings(old, given)
+    for name in NEVER_LOWERED:
+        if CARE[name][getattr(new, name)] < CARE[name][getattr(old, name)]:
+            raise ScheduleError(f"schedule {id}: {name} was {getattr(old, name)!r} when it was approved; {ONLY_THESE}")
+    return {**before, **new.model_dump(mode="json", exclude_unset=True)}
+
+
+def _differences(row: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
+    """Return what changed, each with before and after; of settings and metadata the changed keys, without secrets."""
+    changed: Json = {}
+    for name in change.keys() - {"seen"}:
+        before, after = row[name], change[name]
+        if name in ("settings", "metadata"):
+            keys = [key for key in {**before, **after} if before.get(key) != after.get(key) and key != "tool_context"]
+            before, after = ({key: each.get(key) for key in keys} for each in (before, after))
+        changed[name] = [conceal_json(before), conceal_json(after)]
+    return changed
+
+
 def _request_of(row: Json, moment: datetime) -> Request:
     """Return the request of a schedule's run."""
     when = moments_text([moment.isoformat(timespec="minutes")])
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
     earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
     plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
-    metadata = {**row["metadata"], "schedule": row["id"]}
-    id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    return Request([HumanMessage(goal, id=id)], stored_settings(row["settings"]), metadata, row["owner"], plan)
+    metadata = {**row["metadata"], "schedule": row["id"], "moment": _iso(moment)}
+    return Request(
+        [HumanMessage(goal, id=_thread_id(row, moment))], stored_settings(row["settings"]), metadata, row["owner"], plan
+    )
 
 
 async def _is_busy(store: ThreadStore, row: Json) -> bool:
@@ -379,6 +519,7 @@ def _info(id: str, row: Mapping[str, Any], problem: str = "") -> ScheduleInfo:
         plan=dict(row.get("plan") or {}),
         last=row.get("last"),
         skipped=list(row.get("skipped") or ()),
+        changes=list(row.get("changes") or ()),
         status="paused" if row.get("paused") else "active",
         next_runs=runs,
         problem=problem or str(row.get("problem") or ""),

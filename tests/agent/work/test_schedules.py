@@ -9,7 +9,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, AgentOptions, Limits
-from donewhen.agent.work.schedules import Schedules, due_moment
+from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
@@ -61,7 +61,12 @@ async def test_a_confirmed_schedule_is_kept_and_runs_with_its_approval(storage: 
         (first,) = await agent.schedules.start_due(QUEUE, hours(1.01))
         assert await agent.schedules.start_due(QUEUE, hours(1.02)) == []
         queued = await agent.info(first)
-        assert (queued.status, queued.owner, queued.metadata) == ("queued", "ann", {"why": "habit", "schedule": id})
+        moment = ((await agent.schedules.show(id)).last or {})["at"]
+        assert (queued.status, queued.owner, queued.metadata) == (
+            "queued",
+            "ann",
+            {"why": "habit", "schedule": id, "moment": moment},
+        )
         assert (await agent.get(first)).status == "queued"
         run = await agent.run_submitted(first)
         assert (run.status, post.sent) == ("completed", ["report"])
@@ -179,6 +184,97 @@ async def test_the_receipt_of_a_run_names_the_approval_of_its_schedule(storage: 
             }
             assert (row["name"], row["revision"] == row["approved_revision"]) == ("mira", False)
             assert row["revision"] == asked.pending[0]["revision"]
+
+
+async def test_times_owner_and_settings_change_without_a_new_plan(storage: Any) -> None:
+    """P18: one schedule at other times; it keeps who changed what, and its runs have the new owner and settings."""
+    post = Post()
+    async with Agent(reporting(DAILY, runs=1), [post.send], storage=storage) as agent:
+        id = await confirmed(agent, owner="ann")
+        await agent.schedules.change(id, {"every_minutes": 60}, by="mira")
+        shown = await agent.schedules.change(id, owner="bob", settings={"limits": {"rounds": 7}}, by="ben")
+        assert (shown.when, len(shown.next_runs), shown.owner) == ("every 60 minutes", 3, "bob")
+        assert [(each["by"], sorted(each["changed"])) for each in shown.changes] == [
+            ("mira", ["schedule"]),
+            ("ben", ["owner", "settings"]),
+        ]
+        assert shown.changes[1]["changed"]["owner"] == ["ann", "bob"]
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        run = await agent.run_submitted(thread)
+        assert (run.status, run.limits["rounds"], (await agent.info(thread)).owner) == ("completed", 7, "bob")
+        assert len(await agent.schedules.list()) == 1
+
+
+async def test_what_the_approval_covers_is_not_changed(storage: Any) -> None:
+    """P18, M2: ✗ times that are none, and settings by which more would be done unasked; nothing changes then."""
+    async with Agent(reporting(DAILY), [Post().send], storage=storage) as agent:
+        run = await agent.start("send the report")
+        await agent.resume(run, "approve")
+        (before,) = await agent.schedules.list()
+        for change, why in (
+            ({"schedule": {"at": "25:00"}}, "25:00"),
+            ({"schedule": {"every": 5}}, "every"),
+            ({"schedule": {"at": "08:30"}}, "nothing"),
+            ({"settings": {"approvals": "never"}}, "new plan"),
+            ({"settings": {"approvals": "plan"}}, "new plan"),
+            ({}, "nothing"),
+        ):
+            with pytest.raises(ScheduleError, match=why):
+                await agent.schedules.change(before.id, **change)
+        assert await agent.schedules.list() == [before]
+        later = await agent.schedules.change(before.id, {"at": "09:00", "weekdays": "mon-fri"})
+        assert later.when == "Mon, Tue, Wed, Thu, Fri at 09:00 (Europe/Berlin)"
+        assert (await agent.schedules.change(before.id, {"cron": "0 7 1 * *"})).schedule["weekdays"] is None
+
+
+async def test_a_failed_run_is_made_again_for_its_own_time(storage: Any) -> None:
+    """P18: a moment that failed, or was skipped, gets its run; one that succeeded, works or is none is refused."""
+    post, plan = Post(), submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    work = [give_up("no paper", "failed"), call("send", text="report"), finish_step("sent", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "plan": [give_up("no paper", "failed")], "execute": work})
+    async with Agent(model, [post.send], storage=storage, settings={"on_failure": "deliver"}) as agent:
+        id = await confirmed(agent)
+        await rewind(agent, id, hours=5)
+        (failed,) = await agent.schedules.start_due(QUEUE)
+        assert (await agent.run_submitted(failed)).status == "failed"
+        shown = await agent.schedules.show(id)
+        assert shown.last
+        moment, skipped = (datetime.fromisoformat(text) for text in (shown.last["at"], shown.skipped[0]["at"]))
+        again = await agent.schedules.run(id, moment=moment.replace(second=0))
+        assert (again, (await agent.info(again)).metadata["moment"]) == (f"{failed}-2", shown.last["at"])
+        with pytest.raises(ScheduleError, match=again):
+            await agent.schedules.run(id, moment=moment)
+        run = await agent.run_submitted(again)
+        assert (run.status, moment.isoformat(" ", "minutes")[:16] in run.goal) == ("completed", True)
+        for wrong, why in ((moment, "completed"), (moment - timedelta(minutes=7), "no time"), (hours(3), "not past")):
+            with pytest.raises(ScheduleError, match=why):
+                await agent.schedules.run(id, moment=wrong)
+        other = await agent.schedules.run(id, moment=skipped)
+        assert other != again
+        assert (await agent.info(other)).metadata["moment"] == shown.skipped[0]["at"]
+
+
+async def rewind(agent: Agent, id: str, hours: int) -> None:
+    """Let a schedule be confirmed that long ago."""
+    async with agent.storage.writer() as (_, store):
+        item = await store.aget(SPACE, id)
+        assert item
+        since = (datetime.fromisoformat(item.value["confirmed"]) - timedelta(hours=hours)).isoformat()
+        await store.aput(SPACE, id, {**item.value, "confirmed": since, "seen": since}, index=False)
+        await store.threads.put_schedule(id, QUEUE, "")
+
+
+async def test_a_deleted_schedule_stays_deleted(storage: Any) -> None:
+    """P18: what is called on the thread that confirmed it afterwards brings no schedule back; a new plan is another."""
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    async with Agent(ScriptedModel(roles={"triage": [plan, plan]}), [Post().send], storage=storage) as agent:
+        await agent.resume(await agent.start("send the report", thread_id="asked"), "approve")
+        (first,) = await agent.schedules.list()
+        await agent.schedules.delete(first.id)
+        await agent.cancel("asked")
+        assert await agent.schedules.list() == []
+        await agent.resume(await agent.start("send it all the same", thread_id="asked"), "approve")
+        assert [each.thread_id for each in await agent.schedules.list()] == ["asked"]
 
 
 async def test_what_has_not_begun_ends_with_its_schedule(storage: Any) -> None:
