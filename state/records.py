@@ -202,8 +202,9 @@ class JournalEntry(TypedDict):
     """False for a call that was refused before its tool began, or that a person left out."""
     confirmed: NotRequired[bool]
     """True if the call was not made, since a person said that an equal one had taken effect."""
-    failed: NotRequired[bool]
-    """True if the call was made and what it returns is a failure, such as that of a program with an exit code."""
+    failed: NotRequired[bool | str]
+    """Set if the call was made and what it returns is a failure: the words of it that say so, such as `exit_code 2`,
+    or True."""
     reads: NotRequired[list[str]]
     """Of a call with effects: what its result also depends on; see `find_later_change`."""
     refused: NotRequired[int]

@@ -189,7 +189,7 @@ def run_command(
         reason = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
         raise Unanswered(f"{reason}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
     shown = json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
-    return shown, {"failed": True} if ended.code else {}
+    return shown, {"failed": f"exit_code {ended.code}"} if ended.code else {}
 
 
 def command_succeeds(

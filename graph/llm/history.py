@@ -21,7 +21,7 @@ from donewhen.prompts import framed, without_word
 from donewhen.state.channels import EARLIER, Json, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.journal import canonical_json, is_tool_call, result_key
+from donewhen.state.proof.journal import canonical_json, is_failure, is_tool_call, result_key
 from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem
@@ -62,7 +62,7 @@ def render_observation(
     The words of people, and of the runtime about a call that was not made, are not framed. The note of a cut names
     `recall` if the reader has it.
     """
-    status = "ok" if entry["ok"] else "error"
+    status = "error" if is_failure(entry) else "ok"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
     text = shorten(entry["text"], limit, entry["id"] if has_recall else "")
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")

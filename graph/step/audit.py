@@ -39,7 +39,7 @@ from donewhen.state.ledger import Amounts, first_exhausted
 from donewhen.state.proof.audit import ask_for_reason, read_audit, unaudited
 from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
-from donewhen.state.proof.journal import call_key, is_tool_call, is_users_word, user_statements
+from donewhen.state.proof.journal import call_key, is_failure, is_tool_call, is_users_word, user_statements
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
 from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord
@@ -430,7 +430,7 @@ def _change_lines(entries: Iterable[JournalEntry], approvals: Iterable[Json]) ->
     denials_left = denials([*approvals])
     for entry in entries:
         key = call_key(entry["tool"], entry["arguments"])
-        outcome = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
+        outcome = "unknown whether it took effect" if entry.get("unknown") else "failed" if is_failure(entry) else "ok"
         if entry.get("unknown") and denials_left[key]:
             denials_left[key] -= 1
             outcome = "it did not happen, as the user said later"

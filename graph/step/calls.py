@@ -61,6 +61,7 @@ from donewhen.graph.tools.effects import (
     base_of,
     differences,
     effect_key,
+    failure_in,
     perform,
     replaced_texts,
     storable_artifact,
@@ -721,8 +722,8 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         entry["confirmed"] = True
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
-        if isinstance(outcome.artifact, Mapping) and outcome.artifact.get("failed") is True:
-            entry["failed"] = True
+        if failed := failure_in(outcome.artifact):
+            entry["failed"] = failed
         if tool.reads:
             entry["reads"] = [*tool.reads]
     if outcome.ok and tool and tool.users_text:

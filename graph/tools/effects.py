@@ -661,14 +661,20 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
     return [*items.values()]
 
 
+def failure_in(artifact: Any) -> bool | str:
+    """Return the words by which an artifact says that what the call returned is a failure; True if it has none."""
+    failed = artifact.get("failed") if isinstance(artifact, Mapping) else False
+    return (isinstance(failed, str) and failed.strip()[:NAMED_CHARS]) or failed is True
+
+
 def storable_artifact(outcome: CallOutcome) -> dict[str, Any] | None:
     """Return the stored parts of an artifact: `files` (path → content), an executor's `transcript` and `asks`, and
     whether the call `failed`.
     """
     artifact = outcome.artifact if isinstance(outcome.artifact, Mapping) else {}
     parts = {key: artifact[key] for key in STORED_PARTS if key in artifact}
-    if artifact.get("failed") is True:
-        parts["failed"] = True
+    if failed := failure_in(artifact):
+        parts["failed"] = failed
     if isinstance(files := artifact.get("files"), Mapping):
         parts["files"] = _storable_files(files)
     return parts or None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.journal import find_later_change, was_read_whole
+from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.records import WRITES, JournalEntry
 
@@ -335,7 +335,7 @@ class EvidenceScope:
         entry = self.entry(id)
         if self.text(id, entry["text"]).says(quote):
             return True
-        return bool(entry["ok"]) and entry["source"] != "user" and self.is_in_arguments(id, quote)
+        return not is_failure(entry) and entry["source"] != "user" and self.is_in_arguments(id, quote)
 
     def is_in_arguments(self, id: str, quote: str) -> bool:
         """Return whether the call's arguments contain a quote; tools often repeat them."""
@@ -360,15 +360,23 @@ def ground_claim(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
     grounding, cited = Grounding(), list(read_references(claim))
     if len(cited) > MOST_EVIDENCE:
         return Grounding(problems=[f"cites {len(cited)} observations; name the {MOST_EVIDENCE} that prove it at most"])
+    admitted = {reference["observation"] for reference in cited if reference and _admits_failure(reference, scope)}
     for reference in cited:
-        _weigh(reference, scope, grounding)
+        _weigh(reference, scope, grounding, admitted)
     if not cited:
         grounding.problems.append(f"cites no observation{_known_ids(scope)}")
     return grounding
 
 
-def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Grounding) -> None:
-    """Accept one item of evidence, or add its problem."""
+def _admits_failure(reference: Mapping[str, Any], scope: EvidenceScope) -> bool:
+    """Return whether evidence quotes the words by which its observation says that it is a failure."""
+    cited, quote = reference["observation"], reference.get("quote")
+    failed = scope.entry(cited).get("failed") if cited in scope.index else None
+    return isinstance(failed, str) and isinstance(quote, str) and SearchedText(quote).says(failed)
+
+
+def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Grounding, admitted: Collection[str]) -> None:
+    """Accept one item of evidence, or add its problem; the claim says of those `admitted` that they are failures."""
     if not reference:
         grounding.imprecise.append("an evidence item is {observation: id, quote?}")
         return
@@ -383,9 +391,9 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
                 f"{cited} is this step's own claim; cite what a tool or the user said{_known_ids(scope)}"
             )
         says = isinstance(quote, str) and (not quote or own.says(quote))
-    elif problem := _why_unusable(cited, quote, before, scope):
+    elif problem := _why_unusable(cited, quote, before, scope, admitted):
         if succeeded := _succeeded_later(cited, scope):
-            _weigh({"observation": succeeded}, scope, grounding)
+            _weigh({"observation": succeeded}, scope, grounding, admitted)
         else:
             grounding.problems.append(problem)
         return
@@ -409,16 +417,18 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         grounding.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
 
 
-def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | None:
+def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope, admitted: Collection[str]) -> str | None:
     """Return why an observation proves nothing, whatever its text."""
     if cited not in scope.index:
         return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known_ids(scope)}"
     entry = scope.entry(cited)
     if entry["source"] == "result" and not scope.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
-    is_error = not entry["ok"] or entry.get("failed")
-    if is_error and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
+    if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
         return _failure(cited)
+    if (failed := entry.get("failed")) and cited not in admitted:
+        words = f' ({failed}); where that is the answer, quote "{failed}" too' if isinstance(failed, str) else ""
+        return f"{cited} failed, so it proves nothing{words}"
     if before or not (later := find_later_change(scope.entries, scope.index[cited])):
         return None
     if "reads" not in entry:
@@ -438,9 +448,9 @@ def _failure(cited: str) -> str:
 
 def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
     """Return the later observation of the same call that succeeded after this one failed."""
-    if id not in scope.index or (failed := scope.entry(id))["ok"]:
+    if id not in scope.index or not is_failure(failed := scope.entry(id)):
         return None
-    later = (e for e in scope.entries[scope.index[id] + 1 :] if e["id"] in scope.index and e["ok"])
+    later = (e for e in scope.entries[scope.index[id] + 1 :] if e["id"] in scope.index and not is_failure(e))
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
 
 

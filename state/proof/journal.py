@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import dropwhile, groupby
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from donewhen.state.records import WRITES, JournalEntry
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts are in the journal as head and tail; the full text is in the store under the id."""
+CLOSING_LINES, LINE_CHARS = 8, 300
+"""Of what a failed call returned, the lines that people are shown, and the most characters of each."""
 BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 """Bounds of earlier requests' observations: characters of all, of each one beyond that, and their number."""
 
@@ -137,6 +140,21 @@ def repeated_calls(journal: Sequence[JournalEntry], step: str) -> list[dict[str,
 def is_tool_call(entry: JournalEntry) -> bool:
     """Return whether an observation is a call that was made."""
     return entry["source"] == "tool" and entry["effect"] is not None and entry.get("made", True)
+
+
+def is_failure(entry: Mapping[str, Any]) -> bool:
+    """Return whether a call failed, or was made and returned a failure, such as a program's exit code."""
+    return bool(entry.get("failed")) or not entry["ok"]
+
+
+def closing_lines(text: str) -> list[str]:
+    """Return the last lines of what a call returned; of an object of texts, such as program output, those of each."""
+    parts = [text.replace("\\n", "\n")]
+    with suppress(ValueError, RecursionError):
+        if isinstance(value := json.loads(text), dict):
+            parts = [each for each in value.values() if isinstance(each, str)]
+    lines = ([line.rstrip()[:LINE_CHARS] for line in part.splitlines() if line.strip()] for part in parts)
+    return [line for each in lines for line in each[-CLOSING_LINES:]]
 
 
 def find_later_change(journal: Sequence[JournalEntry], index: int) -> JournalEntry | None:

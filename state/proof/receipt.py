@@ -10,7 +10,7 @@ from donewhen.state.channels import PLANNING, Json
 from donewhen.state.criteria import criteria_of
 from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
-from donewhen.state.proof.journal import call_key, is_tool_call, repeated_calls
+from donewhen.state.proof.journal import call_key, closing_lines, is_failure, is_tool_call, repeated_calls
 from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
 from donewhen.state.secrets import redact, redact_json
 from donewhen.state.settings import Settings
@@ -192,9 +192,13 @@ class EffectRow(TypedDict):
     `settled` counts for both. Older receipts lack it.
     """
     why: NotRequired[str]
-    """If it failed or was refused: the beginning of what its tool said, or of who refused it and why."""
+    """If it failed or was refused: what its tool said, or who refused it and why, shortened."""
     by: NotRequired[Literal["user"]]
     """Set if a person said whether it took effect."""
+    failed: NotRequired[bool | str]
+    """If it was made and returned a failure: the words that say so, such as `exit_code 2`, or True. It may have changed
+    something.
+    """
     unknown: NotRequired[bool]
     """True if it began and its outcome is unknown; then `ok` is false, and `id` may be only the step's."""
     settled: NotRequired[list[str]]
@@ -395,7 +399,7 @@ def was_looked_at(values: Mapping[str, Any]) -> bool:
 
 def was_changed(values: Mapping[str, Any]) -> bool:
     """Return whether anything was changed, or may have been."""
-    return any(row["ok"] or row.get("unknown") for row in _settled_rows(values))
+    return any(row["ok"] or row.get("unknown") or row.get("failed") for row in _settled_rows(values))
 
 
 def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
@@ -409,10 +413,18 @@ def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
     for row in rows:
         row["arguments"] = redact_json(row["arguments"])
         if row["result"] in ("failed", "refused") and not (row.get("settled") or row.get("by")):
-            row["why"] = redact(" ".join(texts[row["id"]].split()))[:WHY_CHARS]
+            row["why"] = redact(_why_failed(row, texts[row["id"]]))
         if "sources" in row:
             row["sources"] = redact_json(row["sources"])
     return rows
+
+
+def _why_failed(row: EffectRow, text: str) -> str:
+    """Return the beginning of an error; of a failure that a call returned, its words and the end of the text."""
+    if not (failed := row.get("failed")):
+        return " ".join(text.split())[:WHY_CHARS]
+    said = [failed] if isinstance(failed, str) else []
+    return ": ".join([*said, " ".join(" ".join(closing_lines(text)).split())[-WHY_CHARS:]])
 
 
 def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
@@ -449,14 +461,17 @@ def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
 
 def _effect_row(call: Mapping[str, Any]) -> EffectRow:
     """Return the row of a call with effects."""
+    ok = not is_failure(call)
     row: EffectRow = {
         "id": call["id"],
         "tool": call["tool"],
         "arguments": call["arguments"],
-        "ok": call["ok"],
+        "ok": ok,
         "effect": call["effect"],
-        "result": "done" if call["ok"] else "failed" if call.get("made", True) else "refused",
+        "result": "done" if ok else "failed" if call.get("made", True) else "refused",
     }
+    if failed := call.get("failed"):
+        row["failed"] = failed
     if call.get("unknown"):
         row["unknown"], row["result"] = True, "unknown"
     if call.get("confirmed"):

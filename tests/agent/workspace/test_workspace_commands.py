@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import tool as as_tool
 
 from donewhen import Agent, ConfigError
 from donewhen.graph.tools.call import seconds_for
@@ -416,14 +417,49 @@ async def test_a_test_before_the_last_change_shows_nothing(tmp_path: Path, befor
 async def test_tests_that_run_after_the_change_count(tmp_path: Path) -> None:
     """X05, F9: two commands after the last change are both of now, and failing ones need a quote of what they say."""
     tested = call("run_command", command=TESTS)
-    replies = [tested, EDIT, tested, tested, finish_step("They fail", [("s1.3", "AssertionError"), ("s1.4", "1")])]
+    claims = [("s1.3", "exit_code: 1 … AssertionError"), ("s1.4", '"exit_code": 1')]
+    replies = [tested, EDIT, tested, tested, finish_step("They fail", claims)]
     flow = await play_tests(tmp_path, replies, done_when=["It is known", "It is known again"])
     assert flow.status == "completed"
     unquoted = await play_tests(
         tmp_path, [tested, EDIT, tested, finish_step("Fine", ["s1.3"])], done_when=["They pass"]
     )
     assert unquoted.status == "failed"
-    assert "s1.3 failed, so it proves nothing" in unquoted.step("s1")["verdicts"][0]["note"]
+    assert "s1.3 failed, so it proves nothing (exit_code 1)" in unquoted.step("s1")["verdicts"][0]["note"]
+
+
+@pytest.mark.parametrize("quotes", [["OK"], ["OK", "exit_code 0"], ["exit_code 1"], ["OK", "exit_code 1"]])
+async def test_words_of_failing_tests_count_with_their_exit_code(tmp_path: Path, quotes: list[str]) -> None:
+    """X05, E30: what a failing program printed shows nothing unless the claim says that it failed, and so does the
+    receipt: a test that passed is not “the tests pass”.
+    """
+    evidence = [{"observation": "s1.1", "quote": quote} for quote in quotes]
+    claim = {"criterion": 1, "met": True, "evidence": evidence}
+    replies = [call("run_command", command=TESTS), finish_step("They pass", goal_check=[claim])]
+    flow = await play_tests(tmp_path, replies, wrong=True, done_when=["They pass"])
+    says_so = "exit_code 1" in quotes
+    assert flow.status == ("completed" if says_so else "failed")
+    [row] = flow.run.receipt["effects"]
+    assert (row["ok"], row["result"], row["failed"]) == (False, "failed", "exit_code 1")
+    assert row["why"].startswith("exit_code 1: ")
+
+
+@pytest.mark.parametrize("failed", [True, "1 of 2 failed"])
+async def test_a_tool_says_by_which_words_it_failed(failed: Any) -> None:
+    """X05: a result that its own tool calls a failure shows nothing; with the words that say so, they can be quoted."""
+
+    @as_tool(response_format="content_and_artifact")
+    def run_suite() -> tuple[str, dict[str, Any]]:
+        """Run the tests."""
+        return "1 of 2 failed; test_a passed", {"failed": failed}
+
+    planned = submit_plan([{"content": "Test", "tools": ["run_suite"], "done_when": ["It is known"]}])
+    work = [call("run_suite"), *[finish_step("Known", [("s1.1", q)]) for q in ("test_a passed", "1 of 2 failed")]]
+    model = ScriptedModel(roles={"triage": [planned], "execute": work, "deliver": lambda *_: "Done."}, strict=False)
+    settings = {"confirm": "never", "on_failure": "deliver", "max_refusals": 2}
+    flow = await play(model, [run_suite], settings=settings)
+    assert flow.status == ("failed" if failed is True else "completed")
+    assert flow.step("s1")["refused"] == (2 if failed is True else 1)
 
 
 async def test_a_later_step_marks_an_earlier_result(tmp_path: Path) -> None:
