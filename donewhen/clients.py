@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         step_numbers,
         tool_texts,
     )
+    from donewhen.state.proof.journal import closing_lines, is_failure
     from donewhen.state.secrets import redact
     from donewhen.state.settings import ROLES
     from donewhen.state.statuses import FINAL
@@ -50,10 +51,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
     "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
-    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "coerce_typed",
-    "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
-    "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all", "read_goal",
-    "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
+    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines",
+    "coerce_typed", "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
+    "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all",
+    "read_goal", "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
     "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
@@ -84,6 +85,7 @@ _HOME = {
         ("chosen_limits", "moments_text", "schedule_lines", "schedule_text", "step_numbers", "tool_texts"),
         "state.plan.text",
     ),
+    **dict.fromkeys(("closing_lines", "is_failure"), "state.proof.journal"),
     "FINAL": "state.statuses",
     "redact": "state.secrets",
     **dict.fromkeys(("DEEPEST", "Json", "is_too_deep", "storable", "store_label"), "state.values"),

@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
 from donewhen.state.channels import Json
+from donewhen.state.proof.journal import closing_lines, is_failure
 from donewhen.state.records import JournalEntry, Pause, StepChange, StepRecord
 from donewhen.state.secrets import SecretStream, conceal, hide_known
 from donewhen.state.settings import Settings
@@ -281,8 +282,12 @@ def keep_speech(runtime: Runtime[Settings], step: str | None, id: str, text: str
 
 def emit_observation(runtime: Runtime[Settings], entry: JournalEntry) -> None:
     """Send a tool's result."""
-    fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
-    emit(runtime, "observation", **fields, text=entry["text"][:300])
+    fields: Json = {key: entry[key] for key in ("id", "step", "tool", "seconds")}
+    if is_failure(entry):
+        fields |= {"last_lines": closing_lines(entry["text"])}
+    if failed := entry.get("failed"):
+        fields["failed"] = failed
+    emit(runtime, "observation", **fields, ok=not is_failure(entry), text=entry["text"][:300])
 
 
 def emit_step_finished(runtime: Runtime[Settings], step: str, record: StepRecord | StepChange) -> None:

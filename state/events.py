@@ -200,6 +200,10 @@ class Observed(Placed):
     ok: bool
     seconds: float
     text: str
+    failed: NotRequired[bool | str]
+    """Set if the call was made and returned a failure: the words that say so, such as `exit_code 2`, or True."""
+    last_lines: NotRequired[list[str]]
+    """If it is not `ok`: the last lines of what it returned."""
 
 
 class Correction(Placed):

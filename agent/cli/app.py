@@ -398,9 +398,16 @@ def threads(
 
 
 @app.command()
-def show(thread: LatestThread = None, storage: StorageUrl = None, json: AsJson = False) -> None:
+def show(
+    thread: LatestThread = None,
+    observation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Print the whole result of this call, such as s1.1.")
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
-    at(storage, json, lambda view: _threads.show_thread(view, thread))
+    at(storage, json, lambda view: _threads.show_thread(view, thread, observation))
 
 
 @app.command()

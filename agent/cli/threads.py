@@ -30,10 +30,18 @@ from donewhen.agent.cli.screen.asking import agrees
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
-from donewhen.agent.cli.screen.views import Progress, View, heard_text, mode_text
+from donewhen.agent.cli.screen.views import (
+    Progress,
+    View,
+    call_text,
+    failure_lines,
+    failure_text,
+    heard_text,
+    mode_text,
+)
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.clients import RunStatus, load_pause, say
-from donewhen.types import Page, ThreadInfo, UndoneChange
+from donewhen.clients import RunStatus, closing_lines, is_failure, load_pause, say
+from donewhen.types import Conversation, Page, ThreadInfo, UndoneChange
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """The names, for people, of the keys under `background` in a receipt."""
@@ -81,27 +89,32 @@ def _goal_text(info: ThreadInfo) -> str:
     return info.goal.rpartition("\n\n")[0] or info.goal if "schedule" in info.metadata else info.goal
 
 
-def show_thread(view: StorageView, thread: str | None) -> int:
-    """Print a run, by default the latest, with all its evidence."""
+def show_thread(view: StorageView, thread: str | None, observation: str | None = None) -> int:
+    """Print a run, by default the latest, with all its evidence; or one of its observations, whole."""
     info = view.thread(thread)
+    if observation is not None:
+        entry = view.ask(lambda agent: agent.observation(info.thread_id, observation))
+        return view.finish(entry, [clean(entry["text"])])
 
-    async def look(agent: Agent) -> tuple[Run, bool]:
-        return await agent.get(info.thread_id), not await agent.storage.find_free([info.thread_id])
+    async def look(agent: Agent) -> tuple[Conversation, bool]:
+        return await agent.conversation(info.thread_id), not await agent.storage.find_free([info.thread_id])
 
-    run, is_held = view.ask(look)
+    conversation, is_held = view.ask(look)
+    run = conversation.run
     if view.json:
         return view.finish(run_object(run, view.storage))
     terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
     ours = isinstance(info.metadata.get("dir"), str) or info.queue
     at_work = is_held and run.status == "running"
     hint = resume_command(run, view.storage) if ours and not at_work else None
-    _show(run, terminal, at_work=at_work, hint=hint)
+    _show(conversation, terminal, at_work=at_work, hint=hint)
     if not ours and run.status in ("waiting", "running") and not at_work:
         terminal.line(f"This thread {NOT_OURS}.")
     return Exit.COMPLETED
 
 
-def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> None:
+def _show(conversation: Conversation, terminal: Terminal, *, at_work: bool, hint: str | None) -> None:
+    run = conversation.run
     speak = partial(say, terminal.language)
     why = run.outcome["reason"] if run.outcome else run.problem if run.status != "waiting" else ""
     reason = f" ({shorten(why, 500)})" if why else ""
@@ -113,7 +126,7 @@ def _show(run: Run, terminal: Terminal, *, at_work: bool, hint: str | None) -> N
         terminal.line(f" {terminal.marks['dot']} ".join(texts))
     for mode in run.receipt.get("modes", ()) if run.receipt else ():
         terminal.line(mode_text(mode, terminal))
-    for text, style in _steps(run, terminal):
+    for text, style in (*_steps(run, terminal), *_failures(conversation, terminal)):
         terminal.line(text, style)
     for question in run.receipt["questions"] if run.receipt else ():
         terminal.line(*_question_line(question, terminal))
@@ -145,6 +158,18 @@ def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
     progress.take(run)
     for id, row in progress.rows.items():
         yield f"{terminal.mark(row.status)} {id} {row.content}", ""
+
+
+def _failures(conversation: Conversation, terminal: Terminal) -> Iterator[tuple[str, str]]:
+    """Yield the last lines of the last call of each step that is not done, if that failed."""
+    last = {entry["step"]: entry for entry in conversation.observations if entry["source"] == "tool"}
+    for entry in last.values():
+        record: Mapping[str, Any] = conversation.run.steps.get(entry["step"], {})
+        if record.get("status") != "done" and is_failure(entry) and not entry.get("unknown"):
+            call = f"[{entry['id']}] {terminal.shorten(call_text(entry), 100)} {terminal.marks['arrow']} "
+            lines = closing_lines(entry["text"])
+            yield f"    {call}{failure_text(entry, terminal) or terminal.shorten(entry['text'], 200)}", "yellow"
+            yield from failure_lines(lines, terminal)
 
 
 def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:

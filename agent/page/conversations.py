@@ -24,6 +24,7 @@ from donewhen.clients import (
     decode_json,
     filled_lines,
     form_fields,
+    is_failure,
     load_pause,
     shown_arguments,
     store_label,
@@ -256,8 +257,8 @@ class Conversations:
     async def observation(self, thread_id: str, id: str) -> Json:
         """Return the full result of a call. Raises UnknownThread if there is no such observation."""
         entry = await self._agent.observation(thread_id, id)
-        fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at", "sources")}
-        return {**fields, **_arguments(entry)}
+        fields = {key: entry.get(key) for key in ("id", "step", "tool", "text", "at", "sources")}
+        return {**fields, "ok": not is_failure(entry), **_arguments(entry)}
 
     async def aclose(self) -> None:
         """Stop following; the agent, closed next, stops its runs at a clean point."""
@@ -436,8 +437,13 @@ def event_view(event: Mapping[str, Any]) -> Json:
 
 def observation_view(entry: Mapping[str, Any]) -> Json:
     """Return an observation in the page's form."""
-    fields = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds", "sources")}
-    return {**fields, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
+    fields = {key: entry.get(key) for key in ("id", "step", "tool", "seconds", "sources")}
+    return {
+        **fields,
+        "ok": not is_failure(entry),
+        **_arguments(entry),
+        "text": str(entry.get("text") or "")[:CALL_CHARS],
+    }
 
 
 def pause_view(pending: Pause) -> Json:

@@ -137,6 +137,17 @@ def call_text(call: Mapping[str, Any]) -> str:
     )
 
 
+def failure_text(row: Mapping[str, Any], terminal: Terminal) -> str:
+    """Return that what a call returned is a failure, in its words; "" if it is none."""
+    failed, word = row.get("failed"), terminal.texts("page")["effect_failed"]
+    return f"{word}: {failed}" if isinstance(failed, str) else word if failed else ""
+
+
+def failure_lines(lines: Sequence[str], terminal: Terminal) -> Iterator[tuple[str, str]]:
+    """Yield the last lines of a failed call, if they are more than the line of the call shows."""
+    yield from ((f"      {terminal.marks['bar']} {line}", "dim") for line in lines if len(lines) > 1)
+
+
 class View:
     """Shows a run from a start or an answer to the end of its stream. With `quiet` it only keeps track of the state."""
 
@@ -201,9 +212,10 @@ class View:
             call = self.progress.call_of(event)
             room = terminal.width - len(f"  {event.get('id')}  {terminal.marks['arrow']} ")
             call_line = terminal.shorten(call_text(call), room * 3 // 5)
-            text = terminal.shorten(str(event.get("text")), room - cell_len(call_line))
+            text = terminal.shorten(failure_text(event, terminal) or str(event.get("text")), room - cell_len(call_line))
             style = "dim" if event.get("ok") else "red"
             yield f"  {event.get('id')} {call_line} {terminal.marks['arrow']} {text}", style
+            yield from failure_lines(event.get("last_lines") or (), terminal)
             yield from ((drawn, None) for drawn in draw_changes(call, terminal, most=FOLDED))
         elif kind == "step_finished":
             status, row = str(event.get("status")), self.progress.rows.get(step)

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import stat
 import subprocess
+import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -20,7 +22,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.state.language.texts import LANGUAGES
 from donewhen.state.records import Mode, ModeChooser
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
 from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, piped, screen, written
 
@@ -258,3 +260,22 @@ def test_delete_asks_in_a_terminal(tmp_path: Path) -> None:
         assert f"Thread one: {GOAL}" in session.asked()
         session.press(answer)
         assert session.end() == (code, "one deleted\n" if code == Exit.COMPLETED else "")
+
+
+def test_what_a_failed_command_printed_is_read(shell: Shell) -> None:
+    """Q30, E30: while it works, in `show` and whole with --observation: its last lines and how it ended."""
+    (shell.work / "fails.py").write_text("print('first\\n' * 40 + 'assert 3 == 6\\n1 failed')\nraise SystemExit(2)")
+    plan = submit_plan([{"content": "Run the tests", "done_when": ["they pass"], "tools": ["run_command"]}])
+    python = shlex.join([sys.executable, "fails.py"])
+    work = [call("run_command", command=[sys.executable, "fails.py"]), give_up("they fail")]
+    with scripted(shell, triage=[plan], plan=[plan, plan], execute=work):
+        ran = shell.run("--yes", "--allow-command", python, "--box", "off", "--thread", "t")
+    shown = shell("show", "t")
+    for text in (ran.stderr, shown.stdout):
+        assert "failed: exit_code 2" in text
+        assert "│ assert 3 == 6\n" in text
+        assert text.count("│ first\n") < 8
+    whole = shell("show", "t", "--observation", "s1.1").stdout
+    assert whole.count("first") == 40
+    assert json.loads(shell("show", "t", "--observation", "s1.1", "--json").stdout)["failed"] == "exit_code 2"
+    assert shell("show", "t", "--observation", "s1.9").exit_code == Exit.USAGE
