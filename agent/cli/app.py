@@ -58,6 +58,15 @@ Box = Annotated[
     typer.Option(help="Whether these programs run in a box, by bubblewrap: auto, where there can be one."),
 ]
 AllowNetwork = Annotated[bool, typer.Option("--allow-network", help="These programs have the network in their box.")]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        help="A variable that these programs have of your environment, such as PATH; repeat for more. Without it, PATH "
+        "is the system's, and HOME a temporary folder.",
+    ),
+]
 Confirm = Literal["always", "writes", "complex", "never"]
 Approvals = Literal["plan", "shown", "each", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
@@ -180,6 +189,7 @@ def run(
     ] = None,
     box: Box = "auto",
     allow_network: AllowNetwork = False,
+    env: Variables = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     profile: Annotated[
         Path | None,
@@ -241,6 +251,7 @@ def run(
             commands=allow_command or (),
             box=box,
             network=allow_network,
+            env=env or (),
             stdin=stdin,
             settings=settings,
             latest=latest,
@@ -328,6 +339,7 @@ def chat(
     ] = None,
     box: Box = "auto",
     allow_network: AllowNetwork = False,
+    env: Variables = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     approvals: Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan.")] = None,
@@ -343,6 +355,7 @@ def chat(
             commands=allow_command or (),
             box=box,
             network=allow_network,
+            env=env or (),
             settings=settings,
             mcp=mcp,
             trust_skills=trust_skills,

@@ -38,6 +38,8 @@ class Choices:
     box: str = "auto"
     network: bool = False
     """True if programs in a box have the network."""
+    env: list[str] = field(default_factory=list)
+    """The names of the variables that allowed programs have of our environment."""
 
     @classmethod
     def read(cls, stored: Mapping[str, Any], thread: str = "this thread") -> "Choices":
@@ -73,6 +75,7 @@ class RunOptions:
     trust_skills: bool = False
     box: str = "auto"
     network: bool = False
+    env: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
     model = request.model or config.model or DEMO
     return Choices(
         resolve_folder(request.folder), model, [*request.commands], mcp, settings, request.trust_skills, request.box,
-        request.network,
+        request.network, [*request.env],
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace.box import describe_box, find_box
+from donewhen.agent.workspace.commands import read_allow_list
 from donewhen.clients import DEMO, Json, known_language
 from donewhen.workspace import Skills, workspace_tools
 
@@ -75,8 +76,11 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 
 def _say_boxless(terminal: Terminal, choices: Choices) -> None:
     """Say what allowed programs can reach if they have no box, because not every one of them asks."""
-    if choices.allow_commands and find_box(choices.box, {}, network=choices.network) is None:
-        names, rights = ", ".join(choices.allow_commands), describe_box(None, terminal.language)
+    if not choices.allow_commands:
+        return
+    allowed = read_allow_list(choices.allow_commands, choices.env)
+    if find_box(choices.box, allowed.programs, network=choices.network) is None:
+        names, rights = ", ".join(choices.allow_commands), describe_box(None, choices.env, terminal.language)
         terminal.line(terminal.say("boxless", names=names, rights=rights), "dim")
 
 
@@ -323,7 +327,9 @@ async def open_agent(
         if terminal:
             terminal.line(terminal.say("server_starts", server=server), "dim")
 
-    tools = workspace_tools(choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network)
+    tools = workspace_tools(
+        choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network, env=choices.env
+    )
     if choices.mcp is not None:
         from donewhen import McpServers
 

@@ -8,7 +8,7 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,9 +92,10 @@ def look_for_box() -> tuple[str, str]:
     )
 
 
-def describe_box(box: Box | None, language: str = "en") -> str:
-    """Return, for people and models, what a program can reach."""
-    return say(language, "box", "none" if box is None else "network" if box.network else "alone")
+def describe_box(box: Box | None, variables: Collection[str], language: str = "en") -> str:
+    """Return, for people and models, what a program can reach, and what it has of our environment."""
+    reach = say(language, "box", "none" if box is None else "network" if box.network else "alone")
+    return say(language, "box", "passed" if variables else "own", reach=reach, names=", ".join(variables))
 
 
 def _is_hidden(path: str) -> bool:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
@@ -54,6 +54,8 @@ class AllowList:
     """Name → absolute path of the allowed programs."""
     lines: Sequence[tuple[list[str], bool]] = ()
     """The command lines allowed without asking, program first; True if more arguments may follow."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of our environment that the programs have too."""
 
     def describe(self) -> str:
         """Return what may run, for a model: the programs, and the command lines that no person has to approve."""
@@ -84,9 +86,10 @@ def find_allowed(programs: Mapping[str, str], program: str) -> str | None:
     return program if program in programs else next((name for name, path in programs.items() if path == program), None)
 
 
-def read_allow_list(commands: Sequence[str]) -> AllowList:
-    """Return the allowed programs. Raises ConfigError for invalid entries, and for a program that is not installed.
+def read_allow_list(commands: Sequence[str], env: Sequence[str] = ()) -> AllowList:
+    """Return the allowed programs, and the variables that they have of our environment, by their names.
 
+    Raises ConfigError for invalid entries, and for a program that is not installed or a variable that is not set.
     By default, a person is asked about each call. An entry with arguments allows exactly this call without asking; one
     that ends with `*` allows every call that begins like this, whatever options follow.
     """
@@ -104,7 +107,11 @@ def read_allow_list(commands: Sequence[str]) -> AllowList:
             )
         if arguments:
             lines.append(([name, *arguments[: -1 if more else None]], more))
-    return AllowList(programs, lines)
+    if isinstance(env, str):
+        raise ConfigError(f"env is a list of names of variables, not the text {env!r}")
+    if unset := [name for name in env if name not in os.environ]:
+        raise ConfigError(f"env: {unset[0]!r} is not set in this environment; give the names of variables that are")
+    return AllowList(programs, lines, {name: os.environ[name] for name in env})
 
 
 def _split_command(text: str) -> list[str]:
@@ -172,7 +179,7 @@ def run_command(
         raise ToolException("An argument holds a NUL character.")
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
         path = dict.fromkeys([*map(os.path.dirname, programs.values()), *SYSTEM_FOLDERS])
-        environment = build_environment(os.pathsep.join(path), home)
+        environment = build_environment(os.pathsep.join(path), home, allowed.variables)
         if name == "git":
             own = git.settings_with_programs(programs[name], command, root.path, environment)
             if new := [each for each in own if each not in repository_programs]:
@@ -210,10 +217,11 @@ def command_succeeds(
     return shown
 
 
-def build_environment(path: str, home: str) -> dict[str, str]:
-    """Return the environment of a program: of our variables only the language, the terminal and the time zone.
+def build_environment(path: str, home: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program: of our variables the language, the terminal, the time zone and `variables`.
 
-    HOME is a temporary folder. Git reads the repository's settings, and ours instead of the user's.
+    HOME is a temporary folder, unless it is one of these. Git reads the repository's settings, and ours instead of the
+    user's.
     """
     inherited = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(git.SETTINGS)}
@@ -221,13 +229,11 @@ def build_environment(path: str, home: str) -> dict[str, str]:
     return {
         "LANG": "C.UTF-8",
         **inherited,
+        **{"PATH": path, "HOME": home, "TMPDIR": home, **variables},
         **git.VARIABLES,
         **overrides,
         "GIT_CONFIG_COUNT": str(len(git.SETTINGS)),
         "GIT_CONFIG_GLOBAL": git.write_settings(home),
-        "PATH": path,
-        "HOME": home,
-        "TMPDIR": home,
     }
 
 

@@ -43,6 +43,7 @@ def workspace_tools(
     write: bool = True,
     box: BoxChoice | str = "auto",
     network: bool = False,
+    env: Sequence[str] = (),
 ) -> list[BaseTool]:
     """Return tools that only access the folder `root`: find, read, tables, arithmetic, checks, and writing if `write`.
 
@@ -50,11 +51,13 @@ def workspace_tools(
     tool. A person is asked about each call, unless its arguments are allowed too: `make test`. A `*` at the end allows
     all that begin like this, with every option, also those that write files or start programs. Where bubblewrap is
     installed and works, they run in a box: only `root` can be changed, the rest of the file system is read-only, and
-    there is no network unless `network`. `box="required"` refuses to go without, "off" uses none.
+    there is no network unless `network`. `box="required"` refuses to go without, "off" uses none. Programs have the
+    system's PATH and a temporary HOME; `env` names the variables that they have of our environment, such as PATH.
 
     The metadata of a tool has its `effect`, `targets` (the arguments that name its object), `check` (True if it is for
     criteria) and `replaces` (a function that returns what a call would replace).
-    Raises ConfigError if the folder is missing or unreadable, a program is not installed, or a required box impossible.
+    Raises ConfigError if the folder is missing or unreadable, a program is not installed, a variable
+    is not set, or a required box impossible.
     """
     folder, facts = Root(root), FileFacts()
     tools = [
@@ -71,12 +74,12 @@ def workspace_tools(
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
         tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
     if commands:
-        allowed = read_allow_list(commands)
+        allowed = read_allow_list(commands, env)
         around = find_box(box, allowed.programs, network=network)
         run = functools.partial(run_command, allowed=allowed, box=around)
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
-        conditions = functools.partial(describe_box, around)
+        conditions = functools.partial(describe_box, around, [*allowed.variables])
         if allowed.lines:
             succeeds = functools.partial(command_succeeds, allowed=allowed, box=around)
             tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True, acts_as="run_command"))
@@ -84,7 +87,7 @@ def workspace_tools(
         how: dict[str, Any] = {"repeatable": True, "reads": ["."], "seconds": "timeout", "conditions": conditions}
         tools.append(_tool(run, folder, "write", asks=allowed.asks, allowed=allowed.allows, **how))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
-        tools[-1].description = f"{first}; allowed: {allowed.describe()}. {f'{conditions()} ' if around else ''}{rest}"
+        tools[-1].description = f"{first}; allowed: {allowed.describe()}. {conditions()} {rest}"
     return tools
 
 

@@ -279,3 +279,18 @@ def test_what_a_failed_command_printed_is_read(shell: Shell) -> None:
     assert whole.count("first") == 40
     assert json.loads(shell("show", "t", "--observation", "s1.1", "--json").stdout)["failed"] == "exit_code 2"
     assert shell("show", "t", "--observation", "s1.9").exit_code == Exit.USAGE
+
+
+def test_programs_have_the_variables_that_are_named(shell: Shell) -> None:
+    """Q30, S2: from `run` to `resume`; the line about allowed programs says so, and comes after their errors."""
+    plan = submit_plan([{"content": "Look", "done_when": ["it is seen"], "tools": ["run_command"]}])
+    work = [call("run_command", command=["printenv", "DW_STAGE"]), finish_step("Seen.", [("s1.1", "blue")])]
+    allowed = ("--allow-command", "printenv DW_STAGE", "--box", "off", "--env", "DW_STAGE", "--thread", "t")
+    with scripted(shell, triage=[plan], execute=work):
+        unset = shell.run(*allowed)
+        assert (unset.exit_code, "'DW_STAGE' is not set" in unset.stderr) == (Exit.USAGE, True)
+        missing = shell.run("--allow-command", "nosuchprogram x")
+        assert (missing.exit_code, "Allowed:" in missing.stderr) == (Exit.USAGE, False)
+        shell.model["DW_STAGE"] = "blue"
+        assert "Of your environment it has DW_STAGE." in shell.run(*allowed).stderr
+        assert shell("resume", "t", "--approve").exit_code == Exit.COMPLETED

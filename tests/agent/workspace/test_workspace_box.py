@@ -126,18 +126,22 @@ ASKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("env", [[], ["LOGNAME_A", "PATH"]])
 @pytest.mark.parametrize(("box", "network", "said"), ASKS)
 async def test_who_is_asked_about_a_command_reads_what_it_can_reach(
-    tmp_path: Path, box: Any, network: bool, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: Any, network: bool, said: str, env: list[str]
 ) -> None:
-    """X25: in the question, in every client's text; in its language."""
+    """X25: in the question, in every client's text; in its language. And which variables it has of the person's."""
+    monkeypatch.setenv("LOGNAME_A", "ann")
+    own = "Of your environment it has LOGNAME_A, PATH." if env else "Your environment does not reach it: PATH is"
     for language, words in (("en", said), ("de", "Es läuft")):
         plan = submit_plan([{"content": "run it", "done_when": ["it ran"], "tools": ["run_command"]}])
         work = [call("run_command", command=["echo", "a"]), finish_step("it ran", "s1.1")]
         model = ScriptedModel(roles={"triage": [plan], "execute": work})
-        tools = workspace_tools(tmp_path, commands=["echo"], box=box, network=network)
+        tools = workspace_tools(tmp_path, commands=["echo"], box=box, network=network, env=env)
         flow = await play(model, tools, answers=["approve"], settings={"language": language})
         (pause,) = flow.run.pending
+        assert own in pause["question"] or language != "en"
         assert (pause["kind"], words in pause["question"], words in pause["text"]) == ("tool", True, True)
 
 

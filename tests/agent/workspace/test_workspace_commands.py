@@ -67,6 +67,20 @@ def test_only_the_exact_names_may_start(tmp_path: Path, name: str) -> None:
     assert "NUL" in refused(tmp_path, "echo", "a\0b")
 
 
+def test_variables_are_passed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2: those that were named, as they are, PATH and HOME included, and no other; one that is not set is an error."""
+    place = f"{tmp_path}/bin:/usr/bin:/bin"
+    for name, value in {"PATH": place, "HOME": "/nowhere", "API_TOKEN": "a", "OTHER_TOKEN": "b"}.items():
+        monkeypatch.setenv(name, value)
+    code = "import os; print([os.environ.get(n) for n in ('PATH', 'HOME', 'API_TOKEN', 'OTHER_TOKEN')])"
+    command = {"command": [PYTHON, "-c", code]}
+    tools = workspace_tools(tmp_path, commands=[sys.executable], box="off", env=["PATH", "HOME", "API_TOKEN"])
+    assert json.loads(tools[-1].invoke(command))["stdout"] == f"{[place, '/nowhere', 'a', None]}\n"
+    for env, problem in ((["NO_SUCH"], "'NO_SUCH' is not set"), ("PATH", "not the text 'PATH'")):
+        with pytest.raises(ConfigError, match=problem):
+            workspace_tools(tmp_path, commands=["echo"], env=env)
+
+
 def test_the_environment_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S2: an allow list, and a HOME that is neither the workspace nor there afterwards."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
