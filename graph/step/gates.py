@@ -37,7 +37,7 @@ from donewhen.state.settings import Settings
 MOST_REFUSALS = 2
 """How often a service may refuse equal writes before no other is sent; a single refusal may be a passing fault."""
 MOST_ROWS, MOST_CHARS = 50, 200
-"""Of the sources of one call, the most arguments and the most characters of each that are kept."""
+"""Of the sources of one call, the most arguments and the most characters of each that are kept; of a failure, too."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,9 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     tool = context.tools[call["name"]]
     conditions = tool.conditions(state["language"])
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
-    waiting = approval_pause([call, *others], state, reason, traces, go.question, conditions, numbers)
+    waiting = approval_pause(
+        [call, *others], state, reason, traces, go.question, conditions, numbers, _failed_before(call, context)
+    )
     if "program" in call:
         waiting = waiting.but(code=next(each["args"]["code"] for each in context.calls if each["name"] == PROGRAM))
     waiting = waiting.but(answered_by=go.answered_by) if go.question and go.answered_by else waiting
@@ -340,6 +342,12 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
         if diffs := differences(replaced, call["args"]):
             waiting = waiting.but(diffs=diffs)
     return Wait({**change, "waiting": waiting.dump()})
+
+
+def _failed_before(call: Call, context: StepContext) -> str:
+    """Return what the last equal write answered if it failed; "" if none did."""
+    equal = [each for each in context.entries if _is_equal_write(each, call) and each.get("made") is not False]
+    return "" if not equal or equal[-1]["ok"] else " ".join(equal[-1]["text"].split())[:MOST_CHARS]
 
 
 def _with_provider(call: Call, context: StepContext) -> Call:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -365,6 +366,40 @@ async def test_two_questions_in_one_thread_are_for_two() -> None:
     assert (run.status, till.paid) == ("completed", [40, 400])
     assert run.receipt is not None
     assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "finance:bo", "operator:anna"]
+
+
+async def test_who_is_asked_again_reads_that_it_was_made_and_failed() -> None:
+    """H13, X10: after each of two failures the question about the equal call has what the last one answered; about
+    another call, and one that was rejected before it was made, nothing was tried."""
+    tried: list[float] = []
+
+    def refund(order_id: str, amount: float) -> str:
+        """Pay an amount back for an order."""
+        tried.append(amount)
+        if len(tried) < 3:
+            raise ToolException(f"the service is\ndown, no. {len(tried)}")
+        return f"refunded {amount:g}"
+
+    work = [*[pays(400)] * 3, pays(300), pays(200), finish_step("Refunded 400", "s1.3")]
+    till = Till(*work)
+    model, options = till.model, {"storage": "memory:", "hooks": till.hooks}
+    agent = Agent(model, [refund], settings={**DESK, "approvals": "never"}, **options)
+    run = await agent.resume(await agent.start("Refund 400 of order 17"), "yes")
+    asked: list[str] = []
+    while run.status == "waiting":
+        asked.append(run.pending[0]["text"])
+        amount = run.pending[0]["arguments"]["amount"]
+        run = await agent.resume(run, "approve" if amount == 400 else "reject", by="operator")
+    failed = ["the service is down, no. 1" in text for text in asked], ["down, no. 2" in text for text in asked]
+    assert failed == ([False, True, False, False, False], [False, False, True, False, False])
+    assert ["The same call was made before and failed: “" in text for text in asked] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert (run.status, tried) == ("completed", [400, 400, 400])
 
 
 async def test_lists_and_notifications_say_who_is_asked() -> None:
