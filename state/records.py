@@ -490,9 +490,9 @@ class Call(TypedDict, total=False):
     edited: bool
     """True if a person changed the arguments."""
     edited_by: str
-    """Who alone was asked then; missing if anybody was."""
+    """Who alone was asked then; "" if anybody was."""
     edit_words: str
-    """What they said with it, for the model; missing if nothing."""
+    """What they said with it, for the model; "" if nothing."""
     delegated: bool
     """True if an executor that works on its own makes it."""
     first: str

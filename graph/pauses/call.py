@@ -1,7 +1,7 @@
 """The pauses about one tool call: its approval, and what became of an interrupted write."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.relay import relayed_answer, review_decision
@@ -169,13 +169,9 @@ class ToolPause(PermissionPause, CallPause):
         if answer.kind in ("approve", "edit"):
             ruling = {"kind": "approved", "by": decided.by, "name": decided.name}
         if answer.kind == "edit":
-            batch, old = [], ("given", "edited_by", "edit_words")  # they were the model's, or of another edit
-            kept = cast("Call", {key: value for key, value in first.items() if key not in old})
-            first = {**kept, "args": answer.arguments or {}, "edited": True}
-            if self.answered_by:
-                first["edited_by"] = self.answered_by
-            if answer.text:
-                first["edit_words"] = answer.text
+            edit: Call = {"edited": True, "edited_by": self.answered_by, "edit_words": answer.text}
+            batch, first = [], {**first, "args": answer.arguments or {}, **edit}
+            first.pop("given", None)  # they were the model's
         elif answer.kind == "respond":
             batch, ruling = [], {"kind": "answered", "text": answer.text, "who": self.answered_by}
         calls: list[Call] = [{**first, "decided": ruling}]

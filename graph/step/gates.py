@@ -20,10 +20,11 @@ from donewhen.graph.step.leave import Reason, Traces, approval_pause
 from donewhen.graph.step.texts import Texts, known_entries
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
-from donewhen.graph.tools.effects import Place, base_of, content_key, differences, replaced_texts
+from donewhen.graph.tools.effects import IS_UNKNOWN, Place, base_of, content_key, differences, replaced_texts
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, Sources, lacks_source
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted, subtract
 from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.planning import is_about_write
@@ -345,9 +346,13 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
 
 
 def _failed_before(call: Call, context: StepContext) -> str:
-    """Return what the last equal write answered if it failed; "" if none did."""
+    """Return that the last equal write failed, or may have taken effect, and what it answered; "" if it did neither."""
     equal = [each for each in context.entries if _is_equal_write(each, call) and each.get("made") is not False]
-    return "" if not equal or equal[-1]["ok"] else " ".join(equal[-1]["text"].split())[:MOST_CHARS]
+    if not equal or equal[-1]["ok"]:
+        return ""
+    text = " ".join(equal[-1]["text"].removesuffix(IS_UNKNOWN).split())[:MOST_CHARS]
+    key = "unknown_before" if equal[-1].get("unknown") else "failed_before"
+    return say(context.state["language"], "call", key, text=text)
 
 
 def _with_provider(call: Call, context: StepContext) -> Call:

@@ -120,8 +120,8 @@ def approval_pause(
     """Return the pause that asks to approve the first call together with the others.
 
     `hook_question` is what a hook asks about it, `conditions` what its tool says about all its calls. `numbers` names,
-    by tool, the arguments whose sums are shown above the list of a program's calls. `failed` is the result of an equal
-    call that was made before and failed.
+    by tool, the arguments whose sums are shown above the list of a program's calls. `failed` says that an equal
+    call was made before and failed.
     """
     call, *others = calls
     speak = partial(say, state["language"], "call")
@@ -129,8 +129,7 @@ def approval_pause(
     why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
         why += f"\n{_sources_text(traced, state)}"
-    before = speak("failed_before", text=failed) if failed else ""
-    asked = (_permission_question(call["name"], state), why, hook_question, conditions, before)
+    asked = (_permission_question(call["name"], state), why, hook_question, conditions, failed)
     question = " ".join(part for part in asked if part)
     if others:
         lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)

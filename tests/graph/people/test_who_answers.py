@@ -402,6 +402,28 @@ async def test_who_is_asked_again_reads_that_it_was_made_and_failed() -> None:
     assert (run.status, tried) == ("completed", [400, 400, 400])
 
 
+@pytest.mark.parametrize("lost", [TimeoutError("no answer"), ConnectionResetError("reset by peer")])
+async def test_who_is_asked_again_reads_that_nobody_knows_what_became_of_it(lost: Exception) -> None:
+    """H13, X10: an answer of the service that was lost is no failure; what the model is told of that is not there."""
+    tried: list[float] = []
+
+    def refund(order_id: str, amount: float, idempotency_key: str) -> str:
+        """Pay an amount back for an order."""
+        tried.append(amount)
+        if len(tried) == 1:
+            raise lost
+        return f"refunded {amount:g}"
+
+    till = Till(pays(400), pays(400), finish_step("Refunded 400", "s1.2"))
+    agent = Agent(till.model, [refund], storage="memory:", settings=DESK, hooks=till.hooks)
+    run = await agent.resume(await agent.start("Refund 400 of order 17"), "yes")
+    run = await agent.resume(run, "approve", by="operator")
+    question = f"it is unknown whether it took effect: “{type(lost).__name__}: {lost}”"
+    assert question in run.pending[0]["text"]
+    assert (await agent.resume(run, "approve", by="operator")).status == "completed"
+    assert tried == [400, 400]
+
+
 async def test_lists_and_notifications_say_who_is_asked() -> None:
     """H13: of two open questions each has its own name, wherever questions are listed; one for anybody has none."""
     heard: list[dict[str, Any]] = []
