@@ -279,7 +279,7 @@ async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | 
     if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
         await write_crash(store, thread_id, row, **change)
     else:
-        await write_end(store, run, snapshot.values, **change)
+        await write_rest(store, run, snapshot.values, **change)
     return await store.threads.get(thread_id)
 
 
@@ -294,7 +294,7 @@ async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: st
     return await store.threads.get(thread_id) or {}
 
 
-async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
+async def write_rest(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
     """Carry out the consequences of a run's pause or end, then write it into the row; return the run.
 
     This may be repeated, so if a worker is interrupted here the next one completes it.
@@ -597,7 +597,7 @@ class Runner:
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
-            return await write_end(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
+            return await write_rest(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
         self.prepare(settings)
         change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
         if answers:
@@ -667,7 +667,7 @@ class Runner:
                 update = note_undone(values, rows)
                 await thread.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
                 snapshot = await thread.read()
-                await write_end(thread.store, read_run(thread_id, snapshot), snapshot.values)
+                await write_rest(thread.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
     def _undo_of(self, tool: str) -> ToolUndo | str | None:
@@ -822,15 +822,15 @@ class Runner:
         if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
             call.run = replace(run, status="queued")
         else:
-            call.run = await self.write_end(thread, run, snapshot)
+            call.run = await self.write_rest(thread, run, snapshot)
         if drained:
             raise drained
 
-    async def write_end(self, thread: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
+    async def write_rest(self, thread: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
         """Carry out the consequences of a pause or an end that the graph has reached, and tell the notifier."""
         if self.record:
             await Recorder(thread.store, thread.thread_id).end(snapshot)
-        run = await write_end(thread.store, run, snapshot.values, goal=run.goal or None)
+        run = await write_rest(thread.store, run, snapshot.values, goal=run.goal or None)
         if self.notifier:
             self.notifier.wake()
         return run
@@ -961,7 +961,7 @@ class Runner:
             run = read_run(thread_id, snapshot, settings, self.form)
         else:
             require_thread(thread_id, snapshot)
-        run = await write_end(store, run, snapshot.values)
+        run = await write_rest(store, run, snapshot.values)
         await forget_cancel(store, thread_id)
         return run
 

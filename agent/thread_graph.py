@@ -114,7 +114,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 run = read_run(thread_id, snapshot)
             except StorageError:  # of an unreadable version: it is left alone
                 return written
-            await self.runner.write_end(thread, run, snapshot)
+            await self.runner.write_rest(thread, run, snapshot)
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:

@@ -97,7 +97,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
         emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))
         update["modes"] = Overwrite([dict(row)])
-        return {**update, **_use_given_plan(saved, goal, runtime, deps)}
+        return {**update, **_use_given_plan(saved, runtime, deps)}
     if named and named.passthrough:
         reason = say(update["language"], "mode", "whole", name=settings.executor)
         emit(runtime, "mode", **(row := mode_row("step", "executor", reason)))
@@ -164,7 +164,7 @@ async def _load_given_plan(state: RunState, runtime: Runtime[Settings], config: 
     return dict(item.value) if item else None
 
 
-def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
+def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Validate a saved plan against today's rules. It keeps its approval, or is shown like any other plan."""
     settings = runtime.context
     rules = replace(plan_rules(deps, settings), repeats=False)

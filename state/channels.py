@@ -206,7 +206,7 @@ class RunState(TypedDict, total=False):
     approval: Annotated[Approval, SELDOM]
     """The approved plan."""
     approvals: Entries
-    """All decisions of people about plans, calls, budgets and effects; for the receipt."""
+    """All decisions at pauses, of people and of the settings (`by` is `policy`); for the receipt."""
     modes: Entries
     """The decisions about the mode, as `ModeRow`s; the last one counts."""
     interjection_cursor: str

@@ -214,7 +214,7 @@ class Correction(Placed):
     text: str
 
 
-class Judged(Placed):
+class Verdicts(Placed):
     """Verdicts on a step's criteria, or the goal's (`step` None): `{criterion, text, verdict, evidence, note}`."""
 
     type: Literal["verdicts"]
@@ -299,7 +299,7 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Heard | Late | Correction | Judged | Audited
+    | Speech | SpeechRestarted | Stalled | Thinking | Asked | Heard | Late | Correction | Verdicts | Audited
     | StepFinished | Charged | Spent | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip

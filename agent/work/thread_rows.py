@@ -147,7 +147,7 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
 
 
 async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
-    """Write that a worker died: the next worker retries the run, up to five times, or a person does.
+    """Write that a run was cut off, as by the end of its worker: the next retries it, up to five times, or a person.
 
     If it did not die, but only lost its connection, it may continue unless another worker has begun.
     """

@@ -209,7 +209,7 @@ class Calls(CallContext, ABC, Generic[Change]):
 
     async def _make(self, group: Mapping[int, tuple[Call, Go | No]]) -> dict[int, CallOutcome] | UnknownEffect:
         """Carry out the calls in parallel; return their outcomes, or why a person must be asked about one of them."""
-        started = [carry_out(self, call, self._id_of(number), ruling) for number, (call, ruling) in group.items()]
+        started = [refuse_or_make(self, call, self._id_of(number), ruling) for number, (call, ruling) in group.items()]
         results = [await started[0]] if len(started) == 1 else await asyncio.gather(*started)
         self.meters.clear()
         outcomes: dict[int, CallOutcome] = {}
@@ -545,7 +545,7 @@ async def store_notes(context: CallContext, first: int, notes: Sequence[str]) ->
     return [await caller.texts.put_entry(entry) for entry in entries]
 
 
-async def carry_out(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
+async def refuse_or_make(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
     """Refuse the call, or tell people that it begins, and make it; `id` is that of its observation."""
     if isinstance(ruling, No) and not ruling.unless_made:
         answered = decision_on(call) == "answered"

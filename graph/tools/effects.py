@@ -159,13 +159,22 @@ Maker = Literal[
     "this call", "this call before", "this attempt", "this step", "another step", "this run", "a run beside",
     "a run before", "another branch",
 ]  # fmt: skip
-"""Who made an earlier write, from the point of view of the call that comes now. The first five made it in this dispatch
-of steps, except `this call before`; `this step` made it in rounds that a crash lost. `this run` made it in an earlier
-dispatch, or in another branch. The last three are other runs of an outer graph: in the same step of it, on the way
-here, or elsewhere.
+"""Who made an earlier write, from the point of view of the call that comes now:
+
+| maker | made in |
+|---|---|
+| this call | this dispatch of steps, before a crash |
+| this call before | an earlier dispatch, or another branch |
+| this attempt | this attempt of the step |
+| this step | this dispatch, in rounds that a crash lost, or by another attempt |
+| another step | this dispatch |
+| this run | an earlier dispatch, or another branch |
+| a run beside | another run, in the same step of an outer graph |
+| a run before | another run, on the way here |
+| another branch | another run, elsewhere |
 """
-Account = Literal["replay", "ask", "make"]
-"""What an earlier write means for the call: use its outcome, ask a person, or make the call."""
+Account = Literal["replay", "settle", "make"]
+"""What an earlier write means for the call: use its outcome, settle first what became of it, or make the call."""
 
 
 def account_for(
@@ -177,22 +186,22 @@ def account_for(
     `other_words`: it is a handoff with another brief.
     """
     if maker == "this call":
-        return "ask" if state == "intent" else "replay"
+        return "settle" if state == "intent" else "replay"
     if maker == "this call before":
-        return "ask"
+        return "settle"
     if maker == "this attempt":
-        return "ask" if confirmed else "make"
+        return "settle" if confirmed else "make"
     if state == "done" and other_words:
         return "make"
     if maker == "this step":
-        return "replay" if state == "done" and not confirmed else "ask"
+        return "replay" if state == "done" and not confirmed else "settle"
     if state == "unsure":
-        return "ask"
+        return "settle"
     if maker == "another step":  # which accounts for its own
         return "make"
     if state == "intent":
-        return "make" if maker == "a run beside" else "ask"
-    return "ask" if ok and maker in ("this run", "another branch") else "make"
+        return "make" if maker == "a run beside" else "settle"
+    return "settle" if ok and maker in ("this run", "another branch") else "make"
 
 
 MakeCall = Callable[[str], Awaitable[CallOutcome]]
@@ -438,21 +447,22 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     if entry is not None:
         if await log.account(effect.key, entry, effect) == "replay":
             return _replay(effect, entry)
-        return await _decide(log, effect, entry, EqualRows(rows), run)
+        return await _settle_earlier(log, effect, entry, EqualRows(rows), run)
     unaccounted, covered = await log.find_unaccounted(rows, effect)
     for key, other, account in unaccounted:
+        # It is settled under the earlier call's key, and if need be made: a service that knows the key makes it once.
         earlier = replace(effect, key=key)
         if account == "replay":
             await log.uncover(earlier, other)
             return _replay(earlier, other)
         if not effect.has_other_words(other):
-            return await _decide(log, earlier, other, EqualRows(rows), run)
+            return await _settle_earlier(log, earlier, other, EqualRows(rows), run)
         if (outcome := await _resolve_handoff(log, earlier, other, EqualRows(rows))) is not None:
             return outcome
-    return await _decide(log, effect, None, EqualRows(rows, covered), run)
+    return await _settle_earlier(log, effect, None, EqualRows(rows, covered), run)
 
 
-async def _decide(
+async def _settle_earlier(
     log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows, run: MakeCall
 ) -> CallOutcome | UnknownEffect:
     """Make the call, unless an equal write that is not accounted for stands against it; `entry` is that write's entry.

@@ -293,15 +293,15 @@ async def test_each_write_of_a_failed_attempt_is_asked_about_once(kind: str, tmp
 STATES = [("intent", {}), ("unsure", {}), ("done", {}), ("done", {"ok": False}), ("done", {"confirmed": True})]
 EARLIER: dict[Maker, str] = {
     #                   begun  unsure done   failed confirmed
-    "this call":        "ask   replay replay replay replay",
-    "this call before": "ask   ask    ask    ask    ask",
-    "this attempt":     "make  make   make   make   ask",
-    "this step":        "ask   ask    replay replay ask",
-    "another step":     "make  ask    make   make   make",
-    "this run":         "ask   ask    ask    make   ask",
-    "a run beside":     "make  ask    make   make   make",
-    "a run before":     "ask   ask    make   make   make",
-    "another branch":   "ask   ask    ask    make   ask",
+    "this call":        "settle replay replay replay replay",
+    "this call before": "settle settle settle settle settle",
+    "this attempt":     "make   make   make   make   settle",
+    "this step":        "settle settle replay replay settle",
+    "another step":     "make   settle make   make   make",
+    "this run":         "settle settle settle make   settle",
+    "a run beside":     "make   settle make   make   make",
+    "a run before":     "settle settle make   make   make",
+    "another branch":   "settle settle settle make   settle",
 }  # fmt: skip
 
 
