@@ -71,6 +71,7 @@ Confirm = Literal["always", "writes", "complex", "never"]
 Approvals = Literal["plan", "shown", "each", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
+Missed = Literal["skip", "once", "all"]
 WhenBusy = Literal["refuse", "next_round"]
 ModeOption = Literal["auto", "answer", "step", "plan"]
 Proof = Literal["claimed", "grounded", "audited", "judged"]
@@ -505,7 +506,9 @@ def doctor(
 
 # Background work: workers, schedules, kept plans, and open work on all threads ---------------------------------------
 
-schedules: typer.Typer = typer.Typer(help="List, show, pause, resume, run and delete schedules.", no_args_is_help=True)
+schedules: typer.Typer = typer.Typer(
+    help="List, show, change, pause, resume, run and delete schedules.", no_args_is_help=True
+)
 plans: typer.Typer = typer.Typer(
     help="Kept plans, whose steps are ticked off, and templates, saved from plans that worked.", no_args_is_help=True
 )
@@ -635,7 +638,51 @@ def _on_schedule(verb: str, about: str) -> None:
 _on_schedule("show", "Show a schedule: its times, its plan, its last run.")
 _on_schedule("pause", "Pause a schedule; its times pass without a run.")
 _on_schedule("resume", "Resume a schedule from now on.")
-_on_schedule("run", "Let a worker run a schedule once now, in addition.")
+
+
+@schedules.command("run")
+def run_schedule(
+    schedule: ScheduleId,
+    moment: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Its run for this time, ISO 8601, was missed or failed: make it."),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Let a worker run a schedule once now, in addition, or for a time that was missed or failed."""
+    at(storage, json, lambda view: _plans.on_schedule(view, "run", schedule, moment=moment))
+
+
+@schedules.command("change")
+def change_schedule(
+    schedule: ScheduleId,
+    time: Annotated[str | None, typer.Option("--at", metavar="HH:MM", help="A time of day.")] = None,
+    weekdays: Annotated[
+        str | None, typer.Option(metavar="DAYS", help="Its days: mon-fri, “mon,thu”, or daily.")
+    ] = None,
+    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help="Five fields, “30 8 1 * *”.")] = None,
+    every: Annotated[int | None, typer.Option(metavar="MINUTES", help="Every so many minutes.")] = None,
+    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="Such as Europe/Berlin.")] = None,
+    missed: Annotated[Missed | None, typer.Option(help="What becomes of missed times.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Whose its later runs are.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model of its later runs.")] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
+    ] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Another setting; repeat for more.")
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who changes it, for the record.")] = "",
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Change times, owner, model, limits or other settings of a schedule. Its goal and steps need a new plan."""
+    times = {"at": time, "weekdays": weekdays, "cron": cron, "every_minutes": every, "timezone": timezone}
+    change = {"times": {**times, "missed": missed}, "owner": owner, "model": model, "limits": limit or []}
+    at(storage, json, lambda view: _plans.change_schedule(view, schedule, change, set or (), by))
+
+
 _on_schedule("delete", "Delete a schedule; a queued run is cancelled, the threads of its runs are kept.")
 
 

@@ -136,7 +136,7 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}
-    settings["limits"] = dict(_limits(settings.get("limits") or ()))
+    settings["limits"] = read_limits(settings.get("limits") or ())
     if unattended:
         settings.setdefault("on_exhausted", "deliver")
     if config.timezone:
@@ -227,6 +227,11 @@ def read_attachment(path: Path) -> dict[str, Any]:
     kind = kind if kind in ("image", "audio", "video") else "file"
     filename = {"filename": path.name} if kind == "file" else {}
     return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **filename}
+
+
+def read_limits(texts: Sequence[str]) -> dict[str, float]:
+    """Read limits from the command line, by name. Raises ConfigError."""
+    return dict(_limits(texts))
 
 
 def _limits(texts: Sequence[str]) -> Iterator[tuple[str, float]]:

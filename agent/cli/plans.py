@@ -2,27 +2,34 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from json import dumps
 from typing import Any
 
-from donewhen import Agent
+from donewhen import Agent, ConfigError
 from donewhen.agent.cli.exits import Exit
-from donewhen.agent.cli.options import read_values
-from donewhen.agent.cli.result import local_time, short_id
+from donewhen.agent.cli.options import add_assignments, read_limits, read_values
+from donewhen.agent.cli.result import short_id
 from donewhen.agent.cli.screen.terminal import clean, shorten
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.clients import moments_text
+from donewhen.clients import ROLES
 from donewhen.errors import ScheduleError
 from donewhen.types import ScheduleInfo
 
 
-def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
+def on_schedule(view: StorageView, verb: str, id: str, **more: Any) -> Exit:
     """Call one of the methods of `Agent.schedules`, and print the result; `id` may be the first part of one."""
+    if moment := more.get("moment"):
+        try:
+            more = {"moment": datetime.fromisoformat(moment)}
+        except ValueError:
+            raise ConfigError(f"--for {moment!r} is no time; write 2026-11-23T08:30, or with +01:00") from None
 
     async def do(agent: Agent) -> tuple[ScheduleInfo | None, Any]:
         if not id:
             return None, await agent.schedules.list()
         found = _find_schedule(id, await agent.schedules.list())
-        return found, await getattr(agent.schedules, verb)(found.id)
+        return found, await getattr(agent.schedules, verb)(found.id, **more)
 
     found, result = view.look(do) or (None, None)
     if isinstance(result, str):
@@ -30,14 +37,39 @@ def on_schedule(view: StorageView, verb: str, id: str) -> Exit:
             print(f"Schedule {found.id} is paused, and stays so; this run is made all the same.", file=sys.stderr)
         return view.finish({"thread_id": result}, [result])
     if isinstance(result, ScheduleInfo):
-        return view.finish({"schedule": result.to_dict()}, _schedule_lines(result))
+        return view.finish({"schedule": result.to_dict()}, _schedule_lines(view, result))
     if found:
         return view.finish({"deleted": found.id}, [f"deleted {found.id}: {shorten(found.title, 68)}"])
     lines = [
-        f"{each.id}  {each.when:40}  {_next_text(each):23}  {shorten(each.problem or each.title, 50)}{_list_last(each)}"
+        f"{each.id}  {each.when:40}  {_next_text(view, each, 1):26}  {shorten(each.problem or each.title, 50)}"
+        f"{_list_last(view, each)}"
         for each in result or ()
     ]
     return view.finish({"schedules": [each.to_dict() for each in result or ()]}, lines, "No schedules yet.")
+
+
+def change_schedule(
+    view: StorageView, id: str, options: Mapping[str, Any], assignments: Sequence[str], by: str
+) -> Exit:
+    """Change the times, owner, model, limits and other settings of a schedule; print it with its next times."""
+    settings = add_assignments({"limits": options["limits"]}, read_values(assignments))
+    settings = {**settings, "limits": read_limits(settings["limits"])}
+    times = {name: value for name, value in options["times"].items() if value is not None}
+    if "timezone" not in times and view.config.timezone and times.keys() & {"at", "cron"}:
+        times["timezone"] = view.config.timezone
+    model = options["model"]
+
+    async def change(agent: Agent) -> ScheduleInfo:
+        found, more = _find_schedule(id, await agent.schedules.list()), dict[str, Any](by=by)
+        if model and "dir" in found.metadata:  # of the command, which keeps the model there
+            more["metadata"] = {"model": model}
+        elif model:
+            settings["models"] = {**dict.fromkeys(ROLES, model), **(settings.get("models") or {})}
+        more["settings"] = {name: value for name, value in settings.items() if value}
+        return await agent.schedules.change(found.id, times, owner=options["owner"], **more)
+
+    result = view.ask(change)
+    return view.finish({"schedule": result.to_dict()}, _schedule_lines(view, result))
 
 
 def _find_schedule(id: str, schedules: Sequence[ScheduleInfo]) -> ScheduleInfo:
@@ -50,24 +82,34 @@ def _find_schedule(id: str, schedules: Sequence[ScheduleInfo]) -> ScheduleInfo:
     raise ScheduleError(f"there is no schedule {id!r}; `donewhen schedules list` lists all")
 
 
-def _next_text(schedule: ScheduleInfo) -> str:
-    return "set aside" if schedule.problem else moments_text(schedule.next_runs[:1]) or schedule.status
+def _next_text(view: StorageView, schedule: ScheduleInfo, most: int) -> str:
+    """Return the next times, or what keeps them from being run."""
+    if schedule.problem:
+        return "set aside"
+    last = schedule.last or {}
+    if last.get("status") == "waiting" and schedule.status == "active":
+        return f"held up by thread {last['thread_id']}"
+    return ", ".join(view.time(each, own=True) for each in schedule.next_runs[:most]) or schedule.status
 
 
-def _list_last(schedule: ScheduleInfo) -> str:
+def _list_last(view: StorageView, schedule: ScheduleInfo) -> str:
     """Return what became of the last run, on a line of its own if a person should look at it; else ""."""
     looks_fine = not schedule.last or schedule.last["status"] in ("", "queued", "running", "completed", "answered")
-    return "" if looks_fine else f"\n{'':10}last run {_last_text(schedule)}"
+    return "" if looks_fine else f"\n{'':10}last run {_last_text(view, schedule)}"
 
 
-def _last_text(schedule: ScheduleInfo) -> str:
+def _last_text(view: StorageView, schedule: ScheduleInfo) -> str:
     if not (last := schedule.last):
         return ""
-    state = " – ".join(filter(None, (last["status"], shorten(last["question"], 80))))
-    return f"{moments_text([last['at']])} in thread {last['thread_id']}: {state or 'deleted'}"
+    state = " – ".join(filter(None, (last["status"], shorten(last["question"] or last["problem"], 80))))
+    return f"{view.time(last['at'], own=True)} in thread {last['thread_id']}: {state or 'deleted'}"
 
 
-def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
+def _schedule_lines(view: StorageView, schedule: ScheduleInfo) -> Iterator[str]:
+    settings, metadata = schedule.settings, schedule.metadata
+    limits = {key: amount for key, amount in (settings.get("limits") or {}).items() if amount is not None}
+    models = dict.fromkeys([metadata.get("model"), *(settings.get("models") or {}).values()])
+    approved_by = f" by {schedule.approved_by}" if schedule.approved_by else ""
     rows = {
         "id": schedule.id,
         "title": schedule.title,
@@ -76,12 +118,20 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         "missed": schedule.schedule.get("missed") or "once",
         "status": schedule.status,
         "problem": schedule.problem,
-        "next": moments_text(schedule.next_runs),
-        "confirmed": f"{local_time(schedule.confirmed)} in thread {short_id(schedule.thread_id)}",
-        "last run": _last_text(schedule),
+        "next": _next_text(view, schedule, 3),
+        "confirmed": f"{view.time(schedule.confirmed)}{approved_by} in thread {short_id(schedule.thread_id)}",
+        "owner": schedule.owner,
+        "model": ", ".join(str(each) for each in models if each),
+        "folder": metadata.get("dir"),
+        "limits": ", ".join(f"{key} {amount:g}" for key, amount in limits.items()),
+        "last run": _last_text(view, schedule),
     }
     yield from (f"{name:10} {clean(str(text))}" for name, text in rows.items() if text)
-    yield from (f"{'not run':10} {moments_text([each['at']])}: {each['why']}" for each in schedule.skipped)
+    yield from (f"{'not run':10} {view.time(each['at'], own=True)}: {each['why']}" for each in schedule.skipped)
+    for each in schedule.changes:
+        changed = "; ".join(f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in each["changed"].items())
+        who = f" by {each['by']}" if each["by"] else ""
+        yield clean(f"{'changed':10} {view.time(each['at'])}{who}: {shorten(changed, 300)}")
     for number, step in enumerate(schedule.plan.get("steps") or (), 1):
         yield f"{number:>10}. {clean(step['content'])}"
 

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from donewhen import Run
@@ -16,6 +15,7 @@ from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.clients import SILENT_ROUNDS, load_pause, say, sources_text
+from donewhen.types import ThreadInfo
 
 MEMORY = "memory:"
 """The storage that ends with the command."""
@@ -40,9 +40,13 @@ def short_id(thread_id: str) -> str:
     return thread_id[:8] if GENERATED_ID.fullmatch(thread_id) else thread_id
 
 
-def local_time(moment: str, timespec: str = "minutes") -> str:
-    """Return a moment in local time; "" for none."""
-    return datetime.fromisoformat(moment).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if moment else ""
+def run_again_words(info: ThreadInfo, status: str, storage: str | None) -> str | None:
+    """Return the command that makes a scheduled run again for its own time, if it ended without success; else None."""
+    id, moment = info.metadata.get("schedule"), info.metadata.get("moment")
+    if not (id and moment) or status not in ("failed", "partial", "exhausted", "cancelled"):
+        return None
+    words = ["donewhen", "schedules", "run", str(id), "--for", str(moment)]
+    return shlex.join([*words, *(["--storage", storage] if storage else [])])
 
 
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:

@@ -24,6 +24,7 @@ from donewhen.agent.cli.options import (
     read_stdin,
     resolve_folder,
 )
+from donewhen.agent.cli.result import run_again_words
 from donewhen.agent.cli.screen.asking import PROMPT, agrees
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
@@ -172,7 +173,10 @@ def resume_thread(
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return terminal_run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(terminal_run)), begin)
+    code = terminal_run.work(lambda stack: open_agent(stack, choices, config, terminal, _notify(terminal_run)), begin)
+    if command := run_again_words(info, info.status, output.view.storage):
+        terminal.line(terminal.say("go_on_with", command=command), whole=True)
+    return code
 
 
 def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from donewhen import Agent, AgentOptions, ConfigError, UnknownThread
 from donewhen.agent.cli.exits import Exit, print_row
@@ -14,7 +16,7 @@ from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.storage.engines import Location
 from donewhen.agent.work.thread_rows import list_threads
-from donewhen.clients import DEMO
+from donewhen.clients import DEMO, moments_text
 from donewhen.types import ThreadInfo
 
 Result = TypeVar("Result")
@@ -41,6 +43,18 @@ class StorageView:
     def location(self) -> Location:
         """Return the parsed URL of this storage."""
         return parse_url(self.config.storage)
+
+    def time(self, moment: str, *, own: bool = False, exact: bool = False) -> str:
+        """Return a moment for people, in the user's time zone: `2026-11-23 08:30 +01:00`; "" for none.
+
+        The zone is DONEWHEN_TIMEZONE, else the computer's, or the moment's `own`. Seconds are left out unless it has
+        to be `exact`.
+        """
+        if not moment:
+            return ""
+        at, zone = datetime.fromisoformat(moment), self.config.timezone
+        at = at if own and not zone else at.astimezone(ZoneInfo(zone) if zone else None)
+        return moments_text([(at if own or exact else at.replace(second=0)).isoformat()])
 
     @property
     def storage_option(self) -> str | None:

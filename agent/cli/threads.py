@@ -17,11 +17,11 @@ from donewhen.agent.cli.exits import Exit, print_json
 from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
     STATUSES,
-    local_time,
     proof_texts,
     receipt_lines,
     report,
     resume_command,
+    run_again_words,
     run_object,
     short_id,
 )
@@ -72,9 +72,8 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
     states = {info.thread_id: CUT_OFF if info.thread_id in cut_off else info.status for info in infos}
-    texts = {info.thread_id: shorten(_goal_text(info) or info.problem, 68) for info in infos}
     lines = [
-        f"{names[id]:{width}}  {states[id]:11}  {local_time(info.updated):16}  {texts[id]}"
+        f"{names[id]:{width}}  {states[id]:11}  {view.time(info.updated)}  {_row_text(info)}"
         for id, info in ((info.thread_id, info) for info in infos)
     ]
     nothing = "No such runs." if owner or status or prefix else "No runs yet."
@@ -82,6 +81,12 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     if more and not view.json:
         print(f"{more} more: donewhen threads --limit {limit + more}", file=sys.stderr)
     return ended
+
+
+def _row_text(info: ThreadInfo) -> str:
+    """Return a run's goal, why it did not succeed, and what it cost, if that is known."""
+    cost = f"  ${info.spent['cost_usd']:.4f}" if info.spent.get("cost_usd") else ""
+    return " – ".join(filter(None, (shorten(_goal_text(info), 68), shorten(info.problem, 80)))) + cost
 
 
 def _goal_text(info: ThreadInfo) -> str:
@@ -107,6 +112,7 @@ def show_thread(view: StorageView, thread: str | None, observation: str | None =
     ours = isinstance(info.metadata.get("dir"), str) or info.queue
     at_work = is_held and run.status == "running"
     hint = resume_command(run, view.storage) if ours and not at_work else None
+    hint = hint or run_again_words(info, run.status, view.storage)
     _show(conversation, terminal, at_work=at_work, hint=hint)
     if not ours and run.status in ("waiting", "running") and not at_work:
         terminal.line(f"This thread {NOT_OURS}.")
@@ -189,10 +195,10 @@ def show_status(view: StorageView) -> Exit:
     status: Any = view.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (status.get("threads") or {}).items()]
     for each in status.get("workers") or ():
-        load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
+        load = f"{each['active']}/{each['concurrency']} runs  seen {view.time(each['seen'], exact=True)}"
         lines.append(f"worker     {each['id']}  {each['queue']:7}  {load}")
     lines += [
-        f"oldest     {name} since {local_time(since, 'seconds')}"
+        f"oldest     {name} since {view.time(since, exact=True)}"
         for name, since in (status.get("oldest") or {}).items()
     ]
     view.finish(status, lines)
@@ -220,10 +226,10 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
     rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page[Any]()
     lines = []
     for row in rows:
-        since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
+        since, who = view.time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         question, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
-        lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {'  –  '.join(filter(None, (goal, question)))}")
+        lines.append(f"{thread}  {row['kind']:8}  {since}{who}  {'  –  '.join(filter(None, (goal, question)))}")
     shown = {"pending": rows, "cursor": rows.cursor, **({"damaged": dict(rows.damaged)} if rows.damaged else {})}
     ended = view.finish(shown, lines, "Nothing waits for anybody.")
     for thread, problem in rows.damaged.items() if not view.json else ():

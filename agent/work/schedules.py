@@ -27,7 +27,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
-from donewhen.state.plan.schedule import Schedule, occurrences, zone_of
+from donewhen.state.plan.schedule import Schedule, iso_text, occurrences, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_settings, stored_settings
@@ -71,12 +71,18 @@ class ScheduleInfo:
     """The thread in which it was confirmed."""
     confirmed: str
     plan: Json
+    approved_by: str = ""
+    """The name of who confirmed it, if it was given."""
     owner: str = ""
+    settings: Json = field(default_factory=dict)
+    """The settings that it keeps for its runs, such as `limits` and `models`; without `tool_context` and secrets."""
+    metadata: Json = field(default_factory=dict)
+    """The metadata that it keeps for its runs; of the command's, the folder and the model."""
     queue: str = ""
     """The queue whose workers run it."""
     last: Json | None = None
-    """The last run: `at`, `thread_id`, its `status`, and its first `question` if it waits; until it has ended, no other
-    run starts. A deleted thread has no status."""
+    """The last run: `at`, `thread_id`, its `status`, its first `question` if it waits, and its `problem` if it did not
+    succeed; until it has ended, no other run starts. A deleted thread has no status."""
     skipped: list[Json] = field(default_factory=list)
     """The last times without a run: `at`, `why`."""
     changes: list[Json] = field(default_factory=list)
@@ -466,7 +472,7 @@ def _differences(row: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
 
 def _request_of(row: Json, moment: datetime) -> Request:
     """Return the request of a schedule's run."""
-    when = moments_text([moment.isoformat(timespec="minutes")])
+    when = moments_text([iso_text(moment)])
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
     earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
     plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
@@ -497,6 +503,7 @@ async def _read_info(store: ThreadStore, id: str, row: Mapping[str, Any]) -> Sch
     state = {
         "status": thread.get("status", ""),
         "question": next((each["question"] for each in thread.get("pending") or ()), ""),
+        "problem": thread.get("problem") or thread.get("reason") or "",
     }
     return replace(info, last={**info.last, **state}) if info.last else info
 
@@ -508,7 +515,7 @@ def _info(id: str, row: Mapping[str, Any], problem: str = "") -> ScheduleInfo:
         if not problem:
             when, start = schedule_text(row["schedule"]), datetime.fromisoformat(row["confirmed"])
             following = occurrences(row["schedule"], datetime.now(UTC), start)
-            runs = [] if row["paused"] else [moment.isoformat(timespec="minutes") for moment in islice(following, 3)]
+            runs = [] if row["paused"] else [iso_text(moment) for moment in islice(following, 3)]
     except UNREADABLE as error:
         problem = _problem_text(error)
     texts = {key: str(row.get(key) or "") for key in ("title", "goal", "thread_id", "confirmed", "owner", "queue")}
@@ -520,6 +527,11 @@ def _info(id: str, row: Mapping[str, Any], problem: str = "") -> ScheduleInfo:
         last=row.get("last"),
         skipped=list(row.get("skipped") or ()),
         changes=list(row.get("changes") or ()),
+        approved_by=str((row.get("approval") or {}).get("name") or ""),
+        settings=conceal_json(
+            {key: each for key, each in (row.get("settings") or {}).items() if key != "tool_context"}
+        ),
+        metadata=dict(row.get("metadata") or {}),
         status="paused" if row.get("paused") else "active",
         next_runs=runs,
         problem=problem or str(row.get("problem") or ""),

@@ -77,14 +77,14 @@ class ThreadInfo:
     queue: str = ""
     """The queue whose workers continue the run; "" if only `resume` does."""
     problem: str = ""
-    """Why workers gave up on it, that nobody works on it, or what is damaged; "" once it continues."""
+    """Why it did not succeed, workers gave up on it or nobody works on it, or what is damaged; "" once it goes on."""
     due: str = ""
     """The time, ISO 8601, before which no worker takes it up: of a queued run, or when the settings' policy answers."""
 
     code: str = ""
     """The `outcome.code` of a run that has ended."""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """What the run had spent when it last waited or ended."""
+    """What its last request had spent when it last waited or ended."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -117,7 +117,7 @@ async def update_row(
     if isinstance(fields.get("settings"), Settings):
         fields["settings"] = fields["settings"].model_dump(mode="json", exclude_unset=True)
     fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
-    fresh |= {"asked": "", "pending": [], "problem": "", "code": ""}
+    fresh |= {"asked": "", "pending": [], "problem": "", "code": "", "reason": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
@@ -137,6 +137,8 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     pending = [_pause_summary(pause) for pause in run.pending]
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
+    if run.outcome and run.status not in ("completed", "answered"):
+        fields["reason"] = _cut(conceal(run.outcome["reason"]), QUESTION_CHARS)
     if run.status == "waiting":
         since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
         fields["asked"] = min(since, default=store.threads.now())
@@ -387,7 +389,7 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         row.get("created", ""),
         tuple(row.get("pending") or ()),
         row.get("queue", ""),
-        row.get("problem", ""),
+        row.get("problem") or row.get("reason") or "",
         _time_in(row),
         row.get("code", ""),
         row.get("spent") or {},

@@ -127,4 +127,9 @@ def _as_cron(schedule: Mapping[str, Any]) -> str:
 
 def next_moments(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
     """Return the next moments of a schedule that begins now, as ISO 8601 with offset."""
-    return [moment.isoformat(timespec="minutes") for moment in islice(occurrences(schedule, now, now), count)]
+    return [iso_text(moment) for moment in islice(occurrences(schedule, now, now), count)]
+
+
+def iso_text(moment: datetime) -> str:
+    """Return a moment as ISO 8601, with seconds if it is within a minute."""
+    return moment.isoformat(timespec="seconds" if moment.second else "minutes")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from donewhen.state.language.texts import catalogue
-from donewhen.state.plan.schedule import DAYS
+from donewhen.state.plan.schedule import DAYS, iso_text
 from donewhen.state.records import Pause
 from donewhen.state.settings import LIMITS
 from donewhen.state.values import Json
@@ -173,8 +173,12 @@ def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = N
 
 def moments_text(moments: Iterable[str]) -> str:
     """Return moments on one line: `2026-11-23 08:30 +01:00, …`."""
-    texts = (datetime.fromisoformat(moment).isoformat(" ", "minutes") for moment in moments)
-    return ", ".join(f"{text[:16]} {text[16:]}".strip() for text in texts)
+    return ", ".join(_moment_text(datetime.fromisoformat(moment)) for moment in moments)
+
+
+def _moment_text(moment: datetime) -> str:
+    local = iso_text(moment.replace(tzinfo=None))
+    return f"{local.replace('T', ' ')} {iso_text(moment).removeprefix(local)}".strip()
 
 
 def _one_line(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 import json
 
-from donewhen.testing import submit_plan
+from donewhen.clients import moments_text
+from donewhen.testing import ask_user, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
 
 PLAN = submit_plan(
@@ -39,7 +40,7 @@ def test_a_goal_that_recurs(shell: Shell) -> None:
         assert f"in thread {thread}: cancelled" in shown.stdout
     assert "count the files" in (listed := shell("threads", "--prefix", one["id"]).stdout)
     assert "This is the run" not in listed
-    assert f"{ran[:16].replace('T', ' ')} +09:00 in thread {thread}" in shell("schedules", "show", one["id"]).stdout
+    assert f"{moments_text([ran])} in thread {thread}" in shell("schedules", "show", one["id"]).stdout
     shell("schedules", "pause", one["id"])
     again = shell("schedules", "run", one["id"])
     assert (again.exit_code, "is paused" in again.stderr) == (Exit.COMPLETED, True)
@@ -53,6 +54,64 @@ def test_a_zone_that_is_none_is_said(shell: Shell) -> None:
     """P18: ✗ no zone is guessed, and none is taken that there is not."""
     refused = shell.run("--timezone", "Berlin")
     assert (refused.exit_code, "not a time zone" in refused.stderr) == (Exit.USAGE, True)
+
+
+def test_a_schedule_is_changed_by_its_id(shell: Shell) -> None:
+    """P18: times, model, owner and limits without a new plan; the next times, and who changed what, are shown."""
+    with scripted(shell, triage=[PLAN]):
+        shell.run("--timezone", "Asia/Tokyo")
+        shell("resume", "--approve", "--by", "mira")
+    (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    words = ("--at", "09:15", "--model", "openai:other", "--owner", "bob", "--limit", "cost_usd=0.5", "--by", "ben")
+    changed = shell("schedules", "change", one["id"][:4], *words)
+    assert changed.exit_code == Exit.COMPLETED, changed.stderr
+    for said in ("at 09:15 (Asia/Tokyo)", "09:15 +09:00", "openai:other", "bob", "cost_usd 0.5", "by ben", "by mira"):
+        assert said in changed.stdout
+    assert f"folder     {shell.work}" in changed.stdout
+    (kept,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    assert (kept["id"], kept["metadata"]["model"], kept["settings"]["limits"]["cost_usd"]) == (
+        one["id"],
+        "openai:other",
+        0.5,
+    )
+    refused = shell("schedules", "change", one["id"], "--set", "approvals=never")
+    assert (refused.exit_code, "need a new plan" in refused.stderr) == (Exit.USAGE, True)
+    assert "no limit" in shell("schedules", "change", one["id"], "--limit", "x=1").stderr
+    assert "+00:00" in shell("schedules", "list", DONEWHEN_TIMEZONE="UTC").stdout
+
+
+def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell) -> None:
+    """P18: the reason stands in each list, and `show` and `resume` name the command for that very time."""
+    with scripted(shell, triage=[PLAN]):
+        shell.run("--timezone", "Asia/Tokyo")
+        shell("resume", "--approve")
+    (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    thread = shell("schedules", "run", one["id"]).stdout.strip()
+    shell("cancel", thread)
+    moment = json.loads(shell("threads", "--prefix", one["id"], "--json").stdout)["threads"][0]["metadata"]["moment"]
+    for lists in (shell("schedules", "list"), shell("schedules", "show", one["id"]), shell("threads")):
+        assert "cancelled" in lists.stdout
+        assert "cancelled from outside" in lists.stdout.lower()
+    again = f"donewhen schedules run {one['id']} --for {moment}"
+    assert again in shell("show", thread).stdout
+    assert again in shell("resume", thread).stderr
+    assert "no time" in shell("schedules", "run", one["id"], "--for", "soon").stderr
+    made = shell("schedules", "run", one["id"], "--for", moment)
+    assert (made.exit_code, made.stdout) == (Exit.COMPLETED, f"{thread}-2\n")
+
+
+def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
+    """P18: a list names the thread that waits instead of times that will be skipped, in the user's time zone."""
+    with scripted(shell, triage=[PLAN]):
+        shell.run("--timezone", "Asia/Tokyo")
+        shell("resume", "--approve")
+    (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    thread = shell("schedules", "run", one["id"]).stdout.strip()
+    with scripted(shell, execute=[ask_user("Which month?")]):
+        assert shell("resume", thread, "-n").exit_code == Exit.WAITING
+    for shown in (shell("schedules", "list"), shell("schedules", "show", one["id"])):
+        assert f"held up by thread {thread}" in shown.stdout
+        assert "Which month?" in shown.stdout
 
 
 def test_a_thread_is_deleted_with_its_schedule(shell: Shell) -> None:

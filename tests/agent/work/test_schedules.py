@@ -80,6 +80,7 @@ async def test_a_confirmed_schedule_is_kept_and_runs_with_its_approval(storage: 
             "thread_id": second,
             "status": "completed",
             "question": "",
+            "problem": "",
         }
     model.assert_exhausted()
 
@@ -315,7 +316,9 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
         assert shown.last
         assert (shown.last["status"], shown.last["question"]) == ("waiting", "Which month?")
         await agent.resume(thread, {"type": "cancel"})
-        assert (await agent.schedules.show(shown.id)).last == {**shown.last, "status": "cancelled", "question": ""}
+        ended = {"status": "cancelled", "question": "", "problem": "cancelled when asked a question"}
+        assert (await agent.schedules.show(shown.id)).last == {**shown.last, **ended}
+        assert (await agent.info(thread)).problem == "cancelled when asked a question"
         assert len(await agent.schedules.start_due(QUEUE, hours(3.01))) == 1
 
 
