@@ -32,7 +32,11 @@ LatestThread = Annotated[
 Detach = Annotated[bool, typer.Option("--detach", help="Leave it to `donewhen worker`, and print the thread's id.")]
 Yes = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
+    typer.Option(
+        "--yes",
+        "-y",
+        help="Approve plans, except schedules, and calls that cannot leave the folder; questions stay open.",
+    ),
 ]
 Events = Annotated[
     bool,

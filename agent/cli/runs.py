@@ -28,7 +28,7 @@ from donewhen.agent.cli.result import run_again_words
 from donewhen.agent.cli.screen.asking import PROMPT, agrees
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
-from donewhen.agent.cli.terminal_run import TerminalRun, mute_log
+from donewhen.agent.cli.terminal_run import TerminalRun, mute_log, repeats
 from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
@@ -50,14 +50,15 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
 
 
 def _notify(run: TerminalRun) -> Notify | None:
-    """Return the webhook of the environment; with --yes it hears nothing of plans, which are approved at once."""
+    """Return the webhook of the environment; with --yes it hears nothing of plans that are approved at once."""
     config = run.output.view.config
     if (hook := notify_of(config)) is None or not run.output.yes:
         return hook
 
     async def tell(event: Json) -> None:
         kinds = {question["kind"] for question in event["data"].get("questions", ())}
-        if event["subject"] != run.progress.thread_id or kinds != {"plan"}:
+        is_plan = event["subject"] == run.progress.thread_id and kinds == {"plan"}
+        if not is_plan or any(map(repeats, (await run.agent.get(run.progress.thread_id)).pending)):
             await hook(event)
 
     return tell

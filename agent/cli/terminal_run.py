@@ -152,8 +152,10 @@ class TerminalRun:
         """Return answers by id to the open questions; None if nobody answers now."""
         if run.status != "waiting":
             return None
-        if self.output.yes and (approved := [pause["id"] for pause in run.pending if _is_approved_by_yes(pause)]):
+        if self.output.yes and (approved := [pause["id"] for pause in run.pending if is_approved_by_yes(pause)]):
             return {id: {"type": "approve"} for id in approved}
+        if self.output.yes and any(map(repeats, run.pending)):
+            self.terminal.line(self.terminal.say("yes_not_schedule"), "yellow")
         if not self.terminal.interactive:
             return None
         self._discard_typed()
@@ -218,9 +220,17 @@ def mute_log(log: str) -> Iterator[None]:
         logger.disabled = False
 
 
-def _is_approved_by_yes(pause: Pause) -> bool:
-    """Return whether --yes approves what a pause asks about; not if that answer was refused before."""
-    if pause.get("problem"):
+def repeats(pause: Pause) -> bool:
+    """Return whether a pause asks about a plan with a schedule."""
+    return pause["kind"] == "plan" and bool(pause["plan"].get("schedule"))
+
+
+def is_approved_by_yes(pause: Pause) -> bool:
+    """Return whether --yes approves what a pause asks about; not if that answer was refused before.
+
+    A schedule is left to a person, also where `confirm` is `never`.
+    """
+    if pause.get("problem") or repeats(pause):
         return False
     return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
 

@@ -114,6 +114,16 @@ def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
         assert "Which month?" in shown.stdout
 
 
+def test_yes_leaves_a_schedule_to_a_person(shell: Shell) -> None:
+    """P18, X15: ✗ --yes and --confirm never approve nothing that repeats; the command says so, and how to confirm."""
+    with scripted(shell, triage=[PLAN, PLAN]):
+        for words in (("--yes",), ("--confirm", "never")):
+            asked = shell.run("--timezone", "Asia/Tokyo", *words)
+            assert (asked.exit_code, "--approve" in asked.stderr) == (Exit.WAITING, True)
+            assert ("--yes approves no schedule" in asked.stderr) == (words == ("--yes",))
+        assert shell("schedules", "list").stdout == ""
+
+
 def test_a_thread_is_deleted_with_its_schedule(shell: Shell) -> None:
     """P18: the command names the schedule that went with the thread that confirmed it; another one stays."""
     with scripted(shell, triage=[PLAN, PLAN]):
