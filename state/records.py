@@ -105,6 +105,8 @@ class Pause(TypedDict, total=False):
     """plan: what its tools with effects are, idempotent or write; the approval is for them as this."""
     next_runs: list[str]
     """plan: the next three times of a recurring plan, ISO 8601 with offset."""
+    living: list[Json]
+    """plan: the schedules that the thread of a recurring plan has already, `{id, schedule}`; they go on."""
     tool: str
     """tool, effect: the call, exactly as it will run."""
     arguments: Json
@@ -288,6 +290,8 @@ class ProposedPlan(TypedDict):
     reason: str
     """The planner's reason for its size; "" if it gives none."""
     change: PlanChange
+    living: NotRequired[list[Json]]
+    """The schedules of the thread, `{id, schedule}`, if the plan has one, too."""
 
 
 class ShownPlan(TypedDict):

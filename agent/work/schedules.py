@@ -27,12 +27,12 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
-from donewhen.state.plan.schedule import Schedule, iso_text, occurrences, zone_of
+from donewhen.state.plan.schedule import SCHEDULES, Schedule, iso_text, occurrences, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_settings, stored_settings
 
-SPACE = ("donewhen_schedules",)
+SPACE = SCHEDULES
 GRACE = timedelta(minutes=5)
 """How late a run may start before it counts as missed."""
 MOST_MOMENTS = 10_000

@@ -37,7 +37,7 @@ class PlanPause(PermissionPause):
     topic: ClassVar[str] = "plan"
     action: ClassVar[str] = PLAN_ACTION
     decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject")
-    shown: ClassVar[tuple[str, ...]] = ("plan", "reply", "limits", "next_runs", "draft")
+    shown: ClassVar[tuple[str, ...]] = ("plan", "reply", "limits", "next_runs", "living", "draft")
     ids: ClassVar[str] = r"confirm\.[0-9a-f]+"
     node: ClassVar[Literal["confirm", "ask_user"]] = "confirm"
     words_are: ClassVar[AnswerKind] = "say"
@@ -51,6 +51,7 @@ class PlanPause(PermissionPause):
     writes_known: list[str] = []
     effects: dict[str, str] = {}
     next_runs: list[str] | None = None
+    living: list[Json] = []
     changes: list[str] = []
     reply: str | None = None
     before: Json | None = None

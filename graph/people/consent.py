@@ -1,6 +1,6 @@
 """Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -68,6 +68,8 @@ class Proposal:
     """Why steps and criteria were dropped."""
     before: Json | None = None
     """The plan that the person was shown last and spoke about."""
+    living: Sequence[Json] = ()
+    """The schedules that the thread has already, `{id, schedule}`."""
 
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
@@ -92,6 +94,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     )
     more |= {"changes": changes} if changes else {}
     more |= {"before": proposal.before} if proposal.before else {}
+    more |= {"living": [*proposal.living]} if proposal.living else {}
     pending = PlanPause.ask(
         f"confirm.{plan['revision']}",
         _write_question(changes, language),

@@ -1,6 +1,7 @@
 """The outcomes of a planning round: a plan, an answer, a question, a refusal, a correction, or the end of the run."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
@@ -29,7 +30,7 @@ from donewhen.graph.step.prove import with_whole_texts
 from donewhen.graph.step.texts import Texts, known_entries, scope_of
 from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning
-from donewhen.state.errors import ModelError
+from donewhen.state.errors import ModelError, StorageError
 from donewhen.state.language.texts import amount_name, say, say_why
 from donewhen.state.ledger import Amounts, Limits, add, allowance_left, subtract
 from donewhen.state.plan.planning import (
@@ -44,6 +45,7 @@ from donewhen.state.plan.planning import (
     shown_plan,
 )
 from donewhen.state.plan.revise import hash_work, no_change
+from donewhen.state.plan.schedule import SCHEDULES
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
@@ -77,6 +79,8 @@ REPEATED = (
     "this is step for step the plan that failed; find another way, or ask_user, or decline. To try it again "
     "unchanged, ask_user first"
 )
+MOST_LIVING = 10
+"""The most schedules of a thread that its next plan with a schedule names."""
 ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
 SAID_MEANWHILE = "Not delivered yet: the user said something meanwhile, which comes next. Follow it, then decide again."
 ROLE_OF_PHASE = {"triage": "triage", "draft": "plan"}
@@ -267,11 +271,23 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
         return await _send_back_repeated(round, message, decision, plan)
     reason = str(decision.arguments.get("reason") or (sketch["reason"] if sketch else ""))
     proposed: ProposedPlan = {"plan": plan, "reason": reason, "change": change}
+    if plan["schedule"] and (living := await _living_schedules(round)):
+        proposed["living"] = living
     round.note(corrections=0)
     if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
         return {"planning": {**round.planning, "phase": "draft", "sketch": proposed}}
     return _propose(round, proposed)
+
+
+async def _living_schedules(round: PlanningRound) -> list[Json]:
+    """Return the schedules that were confirmed in this thread: `{id, schedule}`."""
+    if (store := round.runtime.store) is None:
+        return []
+    with suppress(StorageError):  # a damaged one is shown in the list of schedules
+        found = await store.asearch(SCHEDULES, filter={"thread_id": thread_of(round.runtime)}, limit=MOST_LIVING)
+        return [{"id": item.key, "schedule": item.value["schedule"]} for item in found]
+    return []
 
 
 async def _send_back_repeated(
@@ -306,6 +322,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
         ask=change["drops_criterion"] or is_about_write(planning),
         reasons=change["dropped"],
         before=shown["pause"]["plan"] if shown else None,
+        living=proposed.get("living") or (),
     )
     update = propose_plan(proposal, round.settings, round.deps)
     if has_step_at_work(planning) and update.get("pending") and round.settings.unattended:

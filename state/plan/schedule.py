@@ -70,6 +70,10 @@ def _cron(text: str) -> str:
     return " ".join(fields)
 
 
+SCHEDULES = ("donewhen_schedules",)
+"""The store namespace of confirmed schedules, each with its `thread_id` and `schedule`, under its id."""
+
+
 class Schedule(BaseModel):
     """One of `every_minutes` ≥ 1, `at` HH:MM (on `weekdays`, else daily) and `cron`; the last two with `timezone`."""
 

@@ -152,6 +152,8 @@ def schedule_lines(pending: Pause) -> Iterator[str]:
     say = catalogue(str(pending.get("language") or "en"))["plan"]
     if runs := pending.get("next_runs"):
         yield f"**{say['upcoming']}:** {moments_text(runs)}"
+    for each in pending.get("living") or ():
+        yield f"**{say['both_run'].format(id=each['id'], when=schedule_text(each['schedule'], say))}**"
     known_writes = (f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ())
     tools = ", ".join([*sorted(pending.get("writes") or ()), *known_writes]) or say["no_tools"]
     covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])

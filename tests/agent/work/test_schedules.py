@@ -12,6 +12,7 @@ from donewhen import Agent, AgentOptions, Limits
 from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
+from donewhen.state.language.texts import LANGUAGES
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
@@ -276,6 +277,33 @@ async def test_a_deleted_schedule_stays_deleted(storage: Any) -> None:
         assert await agent.schedules.list() == []
         await agent.resume(await agent.start("send it all the same", thread_id="asked"), "approve")
         assert [each.thread_id for each in await agent.schedules.list()] == ["asked"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_second_schedule_of_a_thread_is_said_at_its_confirmation(language: str) -> None:
+    """P18, Q11: whoever asks for another time in the thread is shown, before they approve, that both will run."""
+    times = {"at": "09:00", "timezone": "Europe/Berlin"}
+    plans = [
+        submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=each)
+        for each in (DAILY, DAILY, times, times)
+    ]
+    model = ScriptedModel(roles={"triage": plans})
+    settings = {"profile": {"language": language}}
+    async with Agent(model, [Post().send], storage="memory:", settings=settings) as agent:
+        first = await agent.start("send it at 8:30", thread_id="one")
+        assert "living" not in first.pending[0]
+        await agent.resume(first, "approve")
+        other = await agent.start("send it at 8:30", thread_id="two")
+        assert "living" not in other.pending[0]
+        await agent.resume(other, "approve")
+        one, two = await agent.schedules.list()
+        asked = await agent.start("send it at 9:00 instead", thread_id="one")
+        assert [each["id"] for each in asked.pending[0]["living"]] == [one.id]
+        text = asked.pending[0]["text"]
+        assert (one.id in text, two.id in text, text.count("08:30")) == (True, False, 1)
+        await agent.resume(asked, "cancel")
+        await agent.schedules.delete(one.id)
+        assert "living" not in (await agent.start("send it at 9:00", thread_id="one")).pending[0]
 
 
 async def test_what_has_not_begun_ends_with_its_schedule(storage: Any) -> None:
