@@ -21,6 +21,8 @@ from donewhen.state.errors import ConfigError, ThreadWaiting
 from donewhen.state.records import WRITES
 
 UNSEEN = "undo does not see what it changed"
+OTHERS, GOAL_CHARS = 50, 60
+"""The most other threads in which a later change of a file is looked for, and the characters of their goals."""
 NOT_HERE = "the tool that made the change is not here"
 
 
@@ -94,8 +96,15 @@ class Undoing:
     """The changes of one request, or of one of its steps or calls."""
 
     def __init__(
-        self, thread_id: str, values: Json, entries: Sequence[tuple[str, Json]], step: str | None, undo_of: UndoOf
+        self,
+        store: ThreadStore,
+        thread_id: str,
+        values: Json,
+        entries: Sequence[tuple[str, Json]],
+        step: str | None,
+        undo_of: UndoOf,
     ) -> None:
+        self._store = store
         self._thread_id = thread_id
         turn, current = _read_turn(step, int(values.get("turn") or 1)), int(values.get("turn") or 1)
         wanted = (step or "").rpartition(":")[2]
@@ -146,19 +155,27 @@ class Undoing:
         of_files = iter(await run_in_thread(partial(check_changes, files)))
         of_tools = iter(await self._check_tools([entry for _, entry in self.entries if entry.get("by_tool")]))
         outcomes = [next(of_tools if entry.get("by_tool") else of_files) for _, entry in self.entries]
-        outcomes = [
-            ("refused", self._later_change(*each) or why) if result == "refused" else (result, why)
-            for each, (result, why) in zip(self.entries, outcomes, strict=True)
-        ]
+        if "refused" in (result for result, _ in outcomes):
+            elsewhere = await _read_elsewhere(self._store, self._thread_id)
+            outcomes = [
+                ("refused", self._later_change(*each, elsewhere) or why) if result == "refused" else (result, why)
+                for each, (result, why) in zip(self.entries, outcomes, strict=True)
+            ]
         if "refused" in (result for result, _ in outcomes):
             outcomes = [("left", WAITS) if each[0] == "restored" else each for each in outcomes]
         return self._report(outcomes)
 
-    def _later_change(self, key: str, entry: Json) -> str:
-        """Return which later change of the same file is not among these, and has to be undone first; "" if none is."""
+    def _later_change(self, key: str, entry: Json, elsewhere: Sequence[tuple[str, Json, str]]) -> str:
+        """Return which later change of the same file is not among these, and has to be undone first; "" if none is.
+
+        `elsewhere` are those of other threads, each with the words for its thread.
+        """
         paths = {entry["path"], entry.get("to") or entry["path"]}
-        for other_key, other in self._others:  # the latest first
+        others = [*((*each, "") for each in self._others), *elsewhere]
+        for other_key, other, thread in sorted(others, key=lambda each: each[0], reverse=True):
             is_same = other.get("root") == entry.get("root") and not paths.isdisjoint((other["path"], other.get("to")))
+            if other_key > key and is_same and thread:
+                return f"{thread} changed it later; undo that first"
             if other_key > key and is_same:
                 request = "" if other["turn"] == self._turn else f"{other['turn']}:"
                 return f"{request}{other['id']} changed it later; undo that first"
@@ -219,7 +236,18 @@ class Undoing:
 
 async def read_undoing(store: ThreadStore, thread_id: str, values: Json, step: str | None, undo_of: UndoOf) -> Undoing:
     """Return the changes of the thread's latest request, or of a step. Raises ConfigError if there is no such step."""
-    return Undoing(thread_id, values, await read_changes(store, thread_id), step, undo_of)
+    return Undoing(store, thread_id, values, await read_changes(store, thread_id), step, undo_of)
+
+
+async def _read_elsewhere(store: ThreadStore, thread_id: str) -> list[tuple[str, Json, str]]:
+    """Return the changes of the owner's latest other threads that were not undone, with their keys and threads."""
+    row = await store.threads.get(thread_id) or {}
+    owner, changes = row.get("owner") or "", list[tuple[str, Json, str]]()
+    for id, other in await store.threads.find(OTHERS, owner=owner):
+        if id != thread_id:
+            thread = f"thread {id} ({' '.join(str(other.get('goal') or '').split())[:GOAL_CHARS]})"
+            changes += [(key, entry, thread) for key, entry in await read_changes(store, id) if not entry.get("undone")]
+    return changes
 
 
 def _read_turn(step: str | None, current: int) -> int:

@@ -197,6 +197,25 @@ async def test_a_file_that_changed_since_is_left_and_nothing_else_is_touched(wor
             assert (await agent.undo(run)).status == "undone"
 
 
+@pytest.mark.parametrize("owner", ["", "ann"])
+async def test_who_changed_it_since_is_named(work: Path, owner: str) -> None:
+    """0071: the thread of the same owner whose change has to be undone first; that of another owner is not named."""
+    edits = [call("append_file", path="log.txt", content=f"{n}\n") for n in (2, 3)]
+    context = {"owner": owner} if owner else {}
+    async with an_agent(sending(edits[0], tools=WRITERS), work, "memory:") as agent:
+        first = await agent.start("change it first", **context)
+        async with an_agent(sending(edits[1], tools=WRITERS), work, agent.storage) as other:
+            second = await other.start("change it again", **context)
+            for dry_run in (True, False):
+                [change] = (await agent.undo(first, dry_run=dry_run)).changes
+                assert change.why == f"thread {second.thread_id} (change it again) changed it later; undo that first"
+            assert (await other.undo(second)).status == "undone"
+        async with an_agent(sending(edits[1], tools=WRITERS), work, agent.storage) as stranger:
+            await stranger.start("change it again", owner="eve")
+            [change] = (await agent.undo(first)).changes
+            assert change.why == "log.txt changed since"
+
+
 @pytest.mark.parametrize("name", ["mine.txt", ".gitignore"])
 async def test_what_people_put_into_the_trash_stays(work: Path, name: str) -> None:
     """0071: the folder goes only if nothing is in it but what hides it from git; two deletions make it once."""
