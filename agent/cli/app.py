@@ -280,7 +280,8 @@ def resume(
         str | None,
         typer.Argument(
             metavar="THREAD",
-            help="The thread id, or its beginning; without it, the latest waiting or interrupted run.",
+            help="The thread id, or its beginning; without it, the latest waiting or interrupted run. "
+            "An answer needs it, or asks you.",
         ),
     ] = None,
     answer: Annotated[str | None, typer.Option("--answer", "-a", help="The answer, in words or as JSON.")] = None,
@@ -580,7 +581,12 @@ def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> 
 
 @app.command()
 def undo(
-    thread: LatestThread = None,
+    thread: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="THREAD", help="The thread id, or its beginning; else you are asked if the latest is meant."
+        ),
+    ] = None,
     step: Annotated[
         str | None, typer.Option(metavar="STEP", help="Only what this step or call changed, such as s3 or s3.2.")
     ] = None,

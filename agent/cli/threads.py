@@ -26,7 +26,7 @@ from donewhen.agent.cli.result import (
     short_id,
 )
 from donewhen.agent.cli.runs import QUEUE
-from donewhen.agent.cli.screen.asking import agrees
+from donewhen.agent.cli.screen.asking import agrees, require_meant
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
@@ -267,9 +267,13 @@ def cancel_thread(view: StorageView, thread: str) -> Exit:
 
 
 def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_run: bool) -> Exit:
-    """Put back what a run changed, by default the latest, and print what became of each change."""
+    """Put back what a run changed, and print what became of each change. Ask whether the latest is meant."""
     info = view.thread(thread)
-    if thread is None and not view.json:
+    if thread is None and not dry_run:
+        terminal = open_terminal(plain=view.config.plain, may_ask=not view.json)
+        if not require_meant(terminal, info, "[y] put back what it changed  [n] leave it"):
+            return Exit.FAILED
+    elif thread is None and not view.json:
         print(f"Thread {clean(short_id(info.thread_id))}: {shorten(info.goal, 68)}", file=sys.stderr)
     report = view.ask(lambda agent: agent.undo(info.thread_id, step, dry_run=dry_run))
     lines = [_change_line(change, dry_run=dry_run) for change in report.changes]

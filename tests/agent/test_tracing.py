@@ -271,7 +271,7 @@ def test_two_processes_tell_a_collector_one_trace(tmp_path: Path) -> None:
         env = environment(tmp_path, **shell.model, DONEWHEN_TRACE="1", OTEL_EXPORTER_OTLP_ENDPOINT=url)
         asked = piped("run", "count the files", "--dir", str(shell.work), env=env, cwd=tmp_path)
         assert asked.returncode == 3, asked.stderr
-        done = piped("resume", "--answer", "approve", "--dir", str(shell.work), env=env, cwd=tmp_path)
+        done = piped("resume", shell.waiting(), "--answer", "approve", "--dir", str(shell.work), env=env, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     found = [
         span

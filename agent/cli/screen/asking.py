@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from donewhen import ConfigError
+from donewhen.agent.cli.result import short_id
 from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
-from donewhen.agent.cli.screen.terminal import TAB, Terminal
+from donewhen.agent.cli.screen.terminal import TAB, Terminal, shorten
 from donewhen.clients import (
     Answer,
     FormField,
@@ -30,7 +32,7 @@ from donewhen.clients import (
     load_pause,
     read_word,
 )
-from donewhen.types import Pause
+from donewhen.types import Pause, ThreadInfo
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 PROMPT = "> "
@@ -48,6 +50,17 @@ def agrees(terminal: Terminal, legend: str) -> bool:
         return read_word(terminal.read(PROMPT)) == "yes"
     except EOFError:
         return False
+
+
+def require_meant(terminal: Terminal, info: ThreadInfo, keys: str) -> bool:
+    """Return whether the person means this thread, which they did not name: it is only the latest.
+
+    Raises ConfigError if nobody can be asked.
+    """
+    if not terminal.interactive:
+        raise ConfigError(f"no thread is named; the latest is {info.thread_id}. Name the one that you mean")
+    terminal.line(f"Thread {short_id(info.thread_id)}: {shorten(info.goal, 68)}")
+    return agrees(terminal, keys)
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,7 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
         asked = shell.run("--confirm", "never", **named)
         assert asked.exit_code == Exit.WAITING
         assert "Which field?" in asked.stderr
-        done = shell("resume", "--answer", "physics", **named)
+        done = shell("resume", shell.waiting(), "--answer", "physics", **named)
     assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")
     wrong = shell.run(DONEWHEN_EXECUTORS="far")
     assert (wrong.exit_code, "DONEWHEN_EXECUTORS" in wrong.stderr) == (Exit.USAGE, True)

@@ -59,7 +59,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         assert first.stdout == ""
         assert "1. Count the files" in first.stderr
         assert f"donewhen resume {shell.waiting()[:8]} --id confirm." in first.stderr
-        second = shell("resume", "--approve")
+        second = shell("resume", shell.waiting(), "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
         assert second.stdout == "3 files\n"
         assert "1/1 steps done · 1 cited · audited: 1 of 1 sentences shown" in second.stderr
@@ -138,11 +138,11 @@ def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
     """C02: rejected with feedback, the planner hears it; cancelled, nothing is executed."""
     with scripted(shell, triage=[submit_plan([COUNT]), submit_plan(["Only look"])]) as model:
         shell.run()
-        result = shell("resume", "--reject", "look only")
+        result = shell("resume", shell.waiting(), "--reject", "look only")
         assert result.exit_code == Exit.WAITING
         assert "1. Only look" in result.stderr
         assert "look only" in str(model.requests[-1].messages[-1].content)
-        ended = shell("resume", "--cancel")
+        ended = shell("resume", shell.waiting(), "--cancel")
     assert ended.exit_code == Exit.FAILED
     assert "cancelled" in ended.stderr
 
@@ -154,12 +154,12 @@ def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
         text = plan_document({"plan": pending["plan"], "limits": pending["limits"]})
         edited = tmp_path / "plan.yaml"
         edited.write_text(text.replace("list_files", "teleport"))
-        wrong = shell("resume", "--answer-file", str(edited))
+        wrong = shell("resume", shell.waiting(), "--answer-file", str(edited))
         assert wrong.exit_code == Exit.WAITING
         assert "teleport" in wrong.stderr
         less = text.partition("- id: s2")[0] + text[text.index("limits:") :]
         edited.write_text(json.dumps({"type": "edit", "plan": less}))
-        assert shell("resume", "--answer-file", str(edited)).exit_code == Exit.COMPLETED
+        assert shell("resume", shell.waiting(), "--answer-file", str(edited)).exit_code == Exit.COMPLETED
 
 
 def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
@@ -167,10 +167,10 @@ def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
     with scripted(shell, triage=[submit_plan([COUNT])]):
         shell.run()
         for id in ("confirm.0", "nope"):
-            stale = shell("resume", "--id", id, "--approve")
+            stale = shell("resume", shell.waiting(), "--id", id, "--approve")
             assert (stale.exit_code, f"nothing waits under {id}; open: confirm." in stale.stderr) == (Exit.USAGE, True)
         assert shell("resume", "nosuch", "--approve").exit_code == Exit.USAGE
-        unclear = shell("resume", "--answer", "no")
+        unclear = shell("resume", shell.waiting(), "--answer", "no")
         assert unclear.exit_code == Exit.WAITING
         assert "What should be different?" in unclear.stderr
         assert shell("resume", "--approve", "--cancel").exit_code == Exit.USAGE
@@ -190,7 +190,7 @@ def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> 
         assert "call write_file? The approved plan does not list it" in approved.stderr
         twice = shell(*shlex.split(printed))
         assert (twice.exit_code, "nothing waits under confirm." in twice.stderr) == (Exit.USAGE, True)
-        ended = shell("resume", "--cancel")
+        ended = shell("resume", shell.waiting(), "--cancel")
     assert (ended.exit_code, "call1" in ended.stderr) == (Exit.FAILED, False)
     assert "cancelled when asked about write_file" in ended.stderr
     assert not (shell.work / "out.txt").exists()
@@ -202,7 +202,7 @@ def test_out_of_budget_asks_and_delivers_what_there_is(shell: Shell) -> None:
         first = shell.run("--yes", "--max-rounds", "1", "--on-exhausted", "ask")
         assert first.exit_code == Exit.WAITING, first.stderr
         assert "extend" in first.stderr
-        last = shell("resume", "--answer", "deliver", "--json")
+        last = shell("resume", shell.waiting(), "--answer", "deliver", "--json")
     assert last.exit_code == Exit.PARTIAL
     assert one_object(last)["status"] == "exhausted"
 
@@ -493,7 +493,7 @@ def test_a_profile_from_a_file_and_from_the_environment(shell: Shell) -> None:
     with scripted(shell, triage=said, execute=[call("edit_file"), *COUNTING]) as model:
         first = shell.run("--profile", str(mine), DONEWHEN_PROFILE=str(house))
         assert first.exit_code == Exit.WAITING, first.stderr
-        second = shell("resume", "--approve", DONEWHEN_PROFILE=str(house))
+        second = shell("resume", shell.waiting(), "--approve", DONEWHEN_PROFILE=str(house))
         assert second.exit_code == Exit.COMPLETED, second.stderr
         assert "Your name: Ann" in model.requests[0].text
         assert "Tone: warm" in model.requests[-1].text
@@ -520,7 +520,7 @@ def test_a_folders_own_skills_need_trust(shell: Shell) -> None:
         assert run.exit_code == Exit.WAITING, run.stderr
         assert "AGENTS.md," not in run.stderr
         assert "<agents_md>\nNumbers are written in words." in model.requests[0].text
-        assert shell("resume", "--approve").exit_code == Exit.COMPLETED
+        assert shell("resume", shell.waiting(), "--approve").exit_code == Exit.COMPLETED
         assert "Numbers are written in words." in model.requests[-1].text
         assert "read_skill" in model.requests[-1].tool_names
         assert "Given besides the goal: AGENTS.md" in shell("show", "counted").stdout
@@ -600,7 +600,7 @@ def test_hooks_from_the_environment(shell: Shell) -> None:
         first = shell.run("--confirm", "never", DONEWHEN_HOOKS=named)
         assert first.exit_code == Exit.WAITING, first.stderr
         assert "Is the audit over?" in first.stderr
-        second = shell("resume", "--approve", DONEWHEN_HOOKS=named)
+        second = shell("resume", shell.waiting(), "--approve", DONEWHEN_HOOKS=named)
         assert second.exit_code == Exit.COMPLETED, second.stderr
     bad = shell.run(DONEWHEN_HOOKS=f"{policy}:none")
     assert bad.exit_code == Exit.USAGE

@@ -19,7 +19,7 @@ def test_a_goal_that_recurs(shell: Shell) -> None:
         assert asked.exit_code == Exit.WAITING
         for said in ("Mon, Tue, Wed, Thu, Fri at 08:30 (Asia/Tokyo)", "Next runs", "08:30 +09:00", "every later run"):
             assert said in asked.stderr
-        done = shell("resume", "--approve")
+        done = shell("resume", shell.waiting(), "--approve")
         assert (done.exit_code, "`donewhen worker`" in done.stdout) == (Exit.COMPLETED, True)
         assert "(Asia/Tokyo)" in model.requests[0].text
     (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]

@@ -1,7 +1,10 @@
 """`donewhen undo THREAD`: what a run changed comes back, in a process that has neither its model nor its folder."""
 
+from pathlib import Path
+
 from donewhen.testing import call, finish_step, submit_plan
 from tests.kit.screens.shell import Exit, Shell, one_object, scripted
+from tests.kit.screens.terminal import Session, environment
 
 WRITE = {"content": "Change the files", "done_when": ["they are changed"], "tools": ["write_file", "move_file"]}
 CHANGES = [
@@ -81,3 +84,27 @@ def test_an_undo_names_the_later_change_that_is_in_its_way(shell: Shell) -> None
     (shell.work / "a.txt").write_text("s1")
     assert shell("undo", thread, "--step", "s1").exit_code == Exit.COMPLETED
     assert (shell.work / "a.txt").read_text() == "a.txt"
+
+
+def test_only_a_thread_that_is_meant_is_undone_or_answered(shell: Shell, tmp_path: Path) -> None:
+    """0071, Q30: an unset variable as THREAD is no thread. At a terminal the latest is named first; elsewhere, and
+    for an empty name, nothing is done.
+    """
+    thread = changed(shell)
+    now = (shell.work / "a.txt").read_text()
+    for words in (["undo"], ["undo", ""], ["undo", "--json"]):
+        assert shell(*words).exit_code == Exit.USAGE, words
+    assert f"the latest is {thread}" in shell("undo").stderr
+    assert shell("run", "how many files are there?", "--dir", str(shell.work)).exit_code == Exit.WAITING
+    waiting = shell.waiting()
+    for answer in (["--approve"], ["--cancel"], ["--answer", "yes"], ["--steer", "less"], ["--yes"]):
+        refused = shell("resume", *answer)
+        assert (refused.exit_code, f"the latest is {waiting}" in refused.stderr) == (Exit.USAGE, True), answer
+    assert shell.waiting() == waiting
+    assert shell("resume", waiting, "--cancel").exit_code == Exit.FAILED
+    assert shell("delete", waiting, "--yes").exit_code == Exit.COMPLETED
+    for key, code, text in (("n", 1, now), ("y", 0, "a.txt")):
+        session = Session.start("undo", env=environment(tmp_path), cwd=tmp_path)
+        assert f"Thread {thread[:8]}: count the files" in session.reply(key)
+        assert session.end()[0] == code
+        assert (shell.work / "a.txt").read_text() == text
