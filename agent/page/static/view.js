@@ -14,7 +14,7 @@ export class View {
     this.observe = this.observe.bind(this);
     this.parts = {}; // what there is one of, by name
     this.steps = new Map();
-    this.calls = []; // [step, element] of calls at work
+    this.calls = []; // [id, element] of calls at work
     this.made = new Map(); // observation → element of the call that is over
     this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
@@ -46,7 +46,7 @@ export class View {
         break;
       case "tool_started":
         this.talk.delete(event.step ?? "");
-        this.calls.push([event.step ?? "", this.call(event)]);
+        this.calls.push([event.id, this.call(event)]);
         break;
       case "observation": this.finishCall(event); break;
       case "speech": this.speak(event); break;
@@ -209,8 +209,7 @@ export class View {
   }
 
   finishCall(event) {
-    const of = (same) => this.calls.findIndex(([step, node]) => node.tool === event.tool && (!same || step === (event.step ?? "")));
-    const found = of(true) >= 0 ? of(true) : of(false);
+    const found = this.calls.findIndex(([id]) => id === event.id); // one that was refused never began
     if (found >= 0) {
       const [[, node]] = this.calls.splice(found, 1);
       node.finish(event);
