@@ -693,7 +693,18 @@ def change_schedule(
     at(storage, json, lambda view: _plans.change_schedule(view, schedule, change, set or (), by))
 
 
-_on_schedule("delete", "Delete a schedule; a queued run is cancelled, the threads of its runs are kept.")
+@schedules.command("delete")
+def delete_schedule(
+    schedule: ScheduleId,
+    with_runs: Annotated[bool, typer.Option("--runs", help="Delete the threads of its runs, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; SCHEDULE is the whole id.")] = False,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Delete a schedule; a queued run is cancelled, the threads of its runs are kept."""
+    if with_runs:
+        at(storage, json, lambda view: _plans.delete_with_runs(view, schedule, yes=yes))
+    at(storage, json, lambda view: _plans.on_schedule(view, "delete", schedule))
 
 
 @plans.command("list")

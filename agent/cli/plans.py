@@ -10,7 +10,8 @@ from donewhen import Agent, ConfigError
 from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import add_assignments, read_limits, read_values
 from donewhen.agent.cli.result import short_id
-from donewhen.agent.cli.screen.terminal import clean, shorten
+from donewhen.agent.cli.screen.asking import agrees
+from donewhen.agent.cli.screen.terminal import clean, open_terminal, shorten
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.clients import ROLES
 from donewhen.errors import ScheduleError
@@ -70,6 +71,37 @@ def change_schedule(
 
     result = view.ask(change)
     return view.finish({"schedule": result.to_dict()}, _schedule_lines(view, result))
+
+
+def delete_with_runs(view: StorageView, id: str, *, yes: bool) -> Exit:
+    """Delete a schedule and the threads of its runs if the person agrees; with `yes` nobody is asked."""
+    terminal = open_terminal(plain=view.config.plain, may_ask=not view.json)
+
+    async def find(agent: Agent) -> tuple[ScheduleInfo, list[str]]:
+        found, cursor, runs = _find_schedule(id, await agent.schedules.list()), None, list[str]()
+        while True:
+            page = await agent.threads(500, prefix=found.id, cursor=cursor)
+            runs += [info.thread_id for info in page if info.metadata.get("schedule") == found.id]
+            if (cursor := page.cursor) is None:
+                return found, runs
+
+    async def delete(agent: Agent) -> None:
+        await agent.schedules.delete(schedule.id)
+        for thread_id in runs:
+            await agent.delete(thread_id)
+
+    schedule, runs = view.ask(find)
+    if yes and schedule.id != id:
+        raise ScheduleError(f"there is no schedule {id!r}; to delete {schedule.id!r}, give the whole id with --yes")
+    if not yes:
+        if not terminal.interactive:
+            raise ConfigError("runs are deleted if somebody agrees, and nobody can be asked here: add --yes")
+        terminal.line(f"Schedule {schedule.id}: {shorten(schedule.title, 68)}; runs: {len(runs)}")
+        if not agrees(terminal, "[y] delete it and its runs with all their data  [n] keep all"):
+            return Exit.FAILED
+    view.ask(delete)
+    line = f"deleted {schedule.id}: {shorten(schedule.title, 68)}; runs deleted: {len(runs)}"
+    return view.finish({"deleted": schedule.id, "runs": runs}, [line])
 
 
 def _find_schedule(id: str, schedules: Sequence[ScheduleInfo]) -> ScheduleInfo:

@@ -71,6 +71,8 @@ class Templates:
             raise PlanError(
                 [f"{name[:60]!r} is not a valid name of a template: use at most 60 letters, digits, - and _"]
             )
+        if run.outcome and run.outcome["code"] == "scheduled":
+            raise PlanError([f"{run.thread_id} only made a schedule: save one of its runs that is completed"])
         if run.status not in ("completed", "answered") or not run.plan or not run.steps:
             raise PlanError([f"only a completed run with a plan becomes a template; {run.thread_id} is {run.status}"])
         values = _to_texts(parameters or {})

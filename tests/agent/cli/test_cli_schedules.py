@@ -114,6 +114,34 @@ def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
         assert "Which month?" in shown.stdout
 
 
+def test_a_schedule_is_deleted_with_its_runs(shell: Shell) -> None:
+    """P18: --runs deletes the threads of its runs, too, if somebody agrees; those of another schedule stay."""
+    with scripted(shell, triage=[PLAN, PLAN]):
+        for _ in range(2):
+            shell.run("--timezone", "Asia/Tokyo")
+            shell("resume", "--approve")
+    one, two = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    first, other = (shell("schedules", "run", each["id"]).stdout.strip() for each in (one, two))
+    shell("cancel", first)
+    unasked = shell("schedules", "delete", one["id"], "--runs")
+    assert (unasked.exit_code, "add --yes" in unasked.stderr) == (Exit.USAGE, True)
+    deleted = shell("schedules", "delete", one["id"], "--runs", "--yes", "--json")
+    assert json.loads(deleted.stdout)["runs"] == [first]
+    left = [each["thread_id"] for each in json.loads(shell("threads", "--json").stdout)["threads"]]
+    assert sorted(left) == sorted([one["thread_id"], two["thread_id"], other])
+
+
+def test_a_thread_that_only_made_a_schedule_is_no_template(shell: Shell) -> None:
+    """P18: ✗ the error says that the plan was not carried out, and that one of its runs can be saved."""
+    with scripted(shell, triage=[PLAN]):
+        shell.run("--timezone", "Asia/Tokyo")
+        shell("resume", "--approve")
+    (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    refused = shell("plans", "save", one["thread_id"], "daily")
+    assert refused.exit_code == Exit.USAGE
+    assert "only made a schedule: save one of its runs" in refused.stderr
+
+
 def test_yes_leaves_a_schedule_to_a_person(shell: Shell) -> None:
     """P18, X15: ✗ --yes and --confirm never approve nothing that repeats; the command says so, and how to confirm."""
     with scripted(shell, triage=[PLAN, PLAN]):
