@@ -275,7 +275,7 @@ async def test_a_criterion_goes_only_by_a_person() -> None:
     ended: Any = {"deliver": ["Sunny."], "s4": [finish_step("sunny", "s4.result")]}
     flow = await play(reporting(dropping, **ended), answers=["approve", "approve"], settings={}, **REPLANNED)
     assert f"the goal no longer has to prove: {GOAL} (nobody reads it)" in flow.pauses[1]["changes"]
-    assert "step 3 is dropped: write report.md (nobody reads it)" in flow.pauses[1]["changes"]
+    assert "step 3 of the earlier plan is dropped: write report.md (nobody reads it)" in flow.pauses[1]["changes"]
     assert (flow.status, (flow.run.receipt or {})["criteria"]) == ("completed", [])
     for policy, before in {"writes": ["approve"], "complex": []}.items():
         flow = await play(reporting(dropping, **ended), answers=before, settings={"confirm": policy}, **REPLANNED)

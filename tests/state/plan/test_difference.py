@@ -170,7 +170,7 @@ async def test_only_the_difference_is_asked() -> None:
     """C04, P17: lines for what changed, the whole plan beside it; finished steps stay and do not run again."""
     model = replanned(FAX)
     agent, run = await at_the_difference(model)
-    assert run.pending[0]["changes"] == ["new step 3: by fax", "step 2 is dropped: work on s2"]
+    assert run.pending[0]["changes"] == ["new step 3: by fax", "step 2 of the earlier plan is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "approve")
     assert ended.status == "answered"
     assert [row["id"] for row in (ended.receipt or {})["steps"]] == ["s1", "s3", "s4"]
@@ -183,7 +183,7 @@ async def test_the_difference_is_told_in_the_language_of_the_settings() -> None:
     agent = Agent(replanned(FAX), storage="memory:", settings={"language": "de"})
     run = await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")
     run = await agent.resume(run.thread_id, "ja")
-    assert run.pending[0]["changes"] == ["neuer Schritt 3: by fax", "Schritt 2 entfällt: work on s2"]
+    assert run.pending[0]["changes"] == ["neuer Schritt 3: by fax", "Schritt 2 des früheren Plans entfällt: work on s2"]
     assert run.pending[0]["question"].startswith("Der Plan hat sich geändert.")
 
 
@@ -213,7 +213,7 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
     again = await agent.resume(run.thread_id, "change: no fax, use a pigeon")
     assert "no fax, use a pigeon" in model.requests[-1].text
     assert "by fax" in model.requests[-1].text
-    assert again.pending[0]["changes"] == ["new step 3: by pigeon", "step 2 is dropped: work on s2"]
+    assert again.pending[0]["changes"] == ["new step 3: by pigeon", "step 2 of the earlier plan is dropped: work on s2"]
     ended = await agent.resume(run.thread_id, "yes")
     assert ended.status == "answered"
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "say", "approve"]
