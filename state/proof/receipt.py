@@ -424,7 +424,8 @@ def _why_failed(row: EffectRow, text: str) -> str:
     if not (failed := row.get("failed")):
         return " ".join(text.split())[:WHY_CHARS]
     said = [failed] if isinstance(failed, str) else []
-    return ": ".join([*said, " ".join(" ".join(closing_lines(text)).split())[-WHY_CHARS:]])
+    printed = " ".join(" ".join(closing_lines(text)).split())[-WHY_CHARS:]
+    return ": ".join([*said, *([printed] if printed else [])])
 
 
 def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:

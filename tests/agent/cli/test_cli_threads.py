@@ -294,3 +294,22 @@ def test_programs_have_the_variables_that_are_named(shell: Shell) -> None:
         shell.model["DW_STAGE"] = "blue"
         assert "Of your environment it has DW_STAGE." in shell.run(*allowed).stderr
         assert shell("resume", "t", "--approve").exit_code == Exit.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ([], Exit.WAITING),
+        (["--on-question", "assume"], Exit.FAILED),
+        (["--default-answer", "deliver"], Exit.FAILED),
+        (["--on-question", "abort"], Exit.FAILED),
+        (["--set", "on_failure=deliver"], Exit.FAILED),
+    ],
+)
+def test_what_answers_for_nobody_decides_the_exit_code(shell: Shell, options: list[str], code: Exit) -> None:
+    """Q30, R18: of a command that fails, whose step the planner proposes again: docs/command.md has these codes."""
+    plan = submit_plan([{"content": "Run the tests", "done_when": ["they pass"], "tools": ["run_command"]}])
+    work = [call("run_command", command=["false", "x"]), give_up("they fail")]
+    with scripted(shell, strict=False, triage=[plan], plan=[plan, plan, plan, plan], execute=work * 3):
+        ran = shell.run("--yes", "--allow-command", "false x", "--box", "off", "--json", *options)
+    assert ran.exit_code == code
