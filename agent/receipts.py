@@ -34,6 +34,8 @@ except ImportError as _missing:
 FORMAT = "donewhen-receipt/1"
 FIRST = hashlib.sha256(FORMAT.encode()).hexdigest()
 """The hash before the first line."""
+HEADING_LINES = 2
+"""The lines of the file before the first line of the receipt."""
 LARGEST = 2**53 - 1
 """The largest integer that RFC 8785 can write."""
 MOST_LINES, MOST_CHARS = 200_000, 200_000_000
@@ -173,11 +175,11 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
     before = FIRST
     for n, line in enumerate(lines, 1):
         if problem := _line_problem(n, line, before):
-            return wrong(f"Line {n} {problem}.", n)
+            return wrong(f"Line {n}{_in_file(n)} {problem}.", n)
         before = line["hash"]
     for n, line in enumerate(lines, 1):  # after all hashes, which are found wrong in a hundredth of the time
         if not _is_signed(line, signer):
-            return wrong(f"Line {n} was changed, or is not signed.", n)
+            return wrong(f"Line {n}{_in_file(n)} was changed, or is not signed.", n)
     try:
         if end["lines"] != count or end["hash"] != before:
             return wrong(f"After line {count} something was dropped or added.", count + 1)
@@ -189,6 +191,11 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
     except (ValueError, KeyError, TypeError, RecursionError):
         return wrong("The end of the receipt was changed.")
     return Verification(True, "", None, count, signed_by)
+
+
+def _in_file(n: int) -> str:
+    """Return where in the file a line of the receipt stands, as it was written."""
+    return f" (line {n + HEADING_LINES} of the file)"
 
 
 def _line_problem(n: int, line: Any, before: str) -> str:
@@ -216,7 +223,7 @@ def _is_signed(line: Mapping[str, Any], signer: Ed25519PublicKey | None) -> bool
 
 def _first_difference(text: str, rows: Sequence[str]) -> int | None:
     """Return the number of the first line that is not written in its canonical form."""
-    lines = text.split("\n")[2:]
+    lines = text.split("\n")[HEADING_LINES:]
     return next(
         (n for n, (row, there) in enumerate(zip(rows, lines, strict=False), 1) if there.rstrip(",") != row), None
     )

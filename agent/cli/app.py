@@ -464,7 +464,10 @@ def receipt(
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Write the receipt of a finished run as a file that `donewhen verify` checks anywhere, without a database."""
+    """Write the receipt of a finished run as a file that `donewhen verify` checks anywhere, without a database.
+
+    Signed or not, it needs `pip install 'donewhen[receipts]'`, and so does `donewhen verify`.
+    """
     at(storage, json, lambda view: _threads.write_receipt(view, thread, out, key))
 
 

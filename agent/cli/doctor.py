@@ -167,8 +167,10 @@ def _effects_of(server: str, tools: list[BaseTool]) -> Finding:
         return Finding(f"mcp {server}", "ok", count)
     begin = Counter(_FIRST_WORD.match(name)[0] for name in silent)  # type: ignore[index]
     patterns = [f"{word}* ({number})" for word, number in begin.most_common(MOST_PATTERNS) if number > 1]
-    text = f"{count}; nothing says what {len(silent)} of them do, so each call of these counts as a write, and "
-    text += f'planners do without them. Say in the file which only read: "effects": {{"{silent[0]}": "read"}}'
+    text = (
+        f"{count}; {len(silent)} of them do not say whether they only read. These are not used for planning, and each "
+    )
+    text += f'call of them counts as a change. Say in the file which only read: "effects": {{"{silent[0]}": "read"}}'
     return Finding(f"mcp {server}", "note", text + (f"; patterns that fit: {', '.join(patterns)}" if patterns else ""))
 
 

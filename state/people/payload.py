@@ -1,6 +1,7 @@
 """Write calls and forms as Markdown for people."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -69,7 +70,7 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     pair, changes = _replacing_arguments(call), []
     if pair:
         old, new = (arguments[key] for key in pair)
-        changes.append(TextChange(" → ".join(pair), escape_unseen(text_difference(old, new)), is_diff=True))
+        changes.append(TextChange(" → ".join(pair), escape_unseen(_difference_anywhere(old, new)), is_diff=True))
     for key in _long_arguments(call):
         if key not in pair:
             changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
@@ -93,6 +94,11 @@ def comparable_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, default=str)
+
+
+def _difference_anywhere(old: str, new: str) -> str:
+    """Return the difference of two passages; in which lines of their file they stand is not known."""
+    return re.sub(r"(?m)^@@ .* @@$", "@@", text_difference(old, new)).removeprefix("@@\n")
 
 
 def text_difference(old: str, new: str) -> str:

@@ -25,6 +25,9 @@ from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import ENDED_BADLY, FINAL, UNFINISHED
 
+NAME_CHARS = 80
+"""The most characters of a step in the reason of another one."""
+
 Records = Mapping[str, StepRecord]
 RESERVE: Amounts = {"model_calls": 1}
 """Reserved for the delivery."""
@@ -124,15 +127,26 @@ def block_unreachable(plan: Mapping[str, Any], records: Records, language: str =
         more = len(possible) > before
     blocked = [id for id in status if status[id] in UNFINISHED and id not in possible]
     needs = needs_of(plan) if blocked else {}
-    return {id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible, language)} for id in blocked}
+    names = {step["id"]: " ".join(step["content"].split())[:NAME_CHARS] for step in plan["steps"]}
+    return {
+        id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible, names, language)}
+        for id in blocked
+    }
 
 
-def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str], language: str) -> str:
+def _why_blocked(
+    needs: Sequence[str],
+    status: Mapping[str, str],
+    possible: Collection[str],
+    names: Mapping[str, str],
+    language: str,
+) -> str:
+    """Return which need cannot be met, in its words: its number may be another step's when this is read."""
     other = next(id for id in needs if id not in possible)
     if other not in status:
         return say_why(language, "needs_missing", step=other)
     words = catalogue(language)["summary"]["blocked" if status[other] in UNFINISHED else status[other]]
-    return say_why(language, "needs", step=[*status].index(other) + 1, status=words)
+    return say_why(language, "needs", step=names[other], status=words)
 
 
 def _skip_open_steps(records: Records) -> dict[str, StepChange]:

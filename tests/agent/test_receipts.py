@@ -158,6 +158,8 @@ async def test_every_changed_byte_is_found(key: str | None) -> None:
         row = sum(start <= at for start in starts)
         if found.line is not None and 0 < row < len(starts):
             assert found.line == row, at
+        if found.line == row and found.problem.startswith("Line "):
+            assert found.problem.startswith(f"Line {row} (line {whole[:at].count(10) + 1} of the file) "), at
 
 
 async def test_every_line_that_is_dropped_moved_or_doubled_is_named() -> None:

@@ -374,7 +374,7 @@ def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> N
     result = shell("doctor", "--json", "--mcp", str(tmp_path / "servers.json"))
     assert (findings(result)["mcp shop"], findings(result)["mcp"]) == ("note", "broken")
     told = next(each["text"] for each in one_object(result)["findings"] if each["name"] == "mcp shop")
-    assert "nothing says what 1 of them do" in told
+    assert "1 of them do not say whether they only read. These are not used for planning" in told
     assert '"effects": {"pay": "read"}' in told
 
 

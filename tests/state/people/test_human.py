@@ -9,9 +9,21 @@ from hypothesis import strategies as st
 
 from donewhen.state.language.short_replies import read_word
 from donewhen.state.people.answers import Answer
+from donewhen.state.people.payload import text_changes
 from tests.kit.pauses import KINDS, PLAN, payload, pending, question_text, read_answer, stale_reason
 
 # --- what is shown
+
+
+@pytest.mark.parametrize(("apart", "hunks"), [(1, 0), (20, 1)])
+def test_a_replaced_passage_has_no_line_numbers(apart: int, hunks: int) -> None:
+    """C02: where the passage of a call stands in its file is not known; several places in it are told apart."""
+    between = [f"line {n}" for n in range(apart)]
+    old, new = ("\n".join([each, *between, each]) for each in ("a", "b"))
+    (change,) = text_changes({"tool": "edit_file", "arguments": {"path": "a.txt", "old": old, "new": new}})
+    lines = change.text.split("\n")
+    assert (lines[0], lines.count("@@"), lines.count("+b")) == ("-a", hunks, 2)
+    assert "@@ -" not in change.text
 
 
 @pytest.mark.parametrize("kind", KINDS)
