@@ -60,7 +60,7 @@ def test_a_schedule_is_changed_by_its_id(shell: Shell) -> None:
     """P18: times, model, owner and limits without a new plan; the next times, and who changed what, are shown."""
     with scripted(shell, triage=[PLAN]):
         shell.run("--timezone", "Asia/Tokyo")
-        shell("resume", "--approve", "--by", "mira")
+        shell("resume", shell.waiting(), "--approve", "--by", "mira")
     (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     words = ("--at", "09:15", "--model", "openai:other", "--owner", "bob", "--limit", "cost_usd=0.5", "--by", "ben")
     changed = shell("schedules", "change", one["id"][:4], *words)
@@ -84,7 +84,7 @@ def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell) -> No
     """P18: the reason stands in each list, and `show` and `resume` name the command for that very time."""
     with scripted(shell, triage=[PLAN]):
         shell.run("--timezone", "Asia/Tokyo")
-        shell("resume", "--approve")
+        shell("resume", shell.waiting(), "--approve")
     (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     thread = shell("schedules", "run", one["id"]).stdout.strip()
     shell("cancel", thread)
@@ -104,7 +104,7 @@ def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
     """P18: a list names the thread that waits instead of times that will be skipped, in the user's time zone."""
     with scripted(shell, triage=[PLAN]):
         shell.run("--timezone", "Asia/Tokyo")
-        shell("resume", "--approve")
+        shell("resume", shell.waiting(), "--approve")
     (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     thread = shell("schedules", "run", one["id"]).stdout.strip()
     with scripted(shell, execute=[ask_user("Which month?")]):
@@ -119,7 +119,7 @@ def test_a_schedule_is_deleted_with_its_runs(shell: Shell) -> None:
     with scripted(shell, triage=[PLAN, PLAN]):
         for _ in range(2):
             shell.run("--timezone", "Asia/Tokyo")
-            shell("resume", "--approve")
+            shell("resume", shell.waiting(), "--approve")
     one, two = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     first, other = (shell("schedules", "run", each["id"]).stdout.strip() for each in (one, two))
     shell("cancel", first)
@@ -135,7 +135,7 @@ def test_a_thread_that_only_made_a_schedule_is_no_template(shell: Shell) -> None
     """P18: ✗ the error says that the plan was not carried out, and that one of its runs can be saved."""
     with scripted(shell, triage=[PLAN]):
         shell.run("--timezone", "Asia/Tokyo")
-        shell("resume", "--approve")
+        shell("resume", shell.waiting(), "--approve")
     (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     refused = shell("plans", "save", one["thread_id"], "daily")
     assert refused.exit_code == Exit.USAGE
@@ -157,7 +157,7 @@ def test_a_thread_is_deleted_with_its_schedule(shell: Shell) -> None:
     with scripted(shell, triage=[PLAN, PLAN]):
         for _ in range(2):
             shell.run("--timezone", "Asia/Tokyo")
-            shell("resume", "--approve")
+            shell("resume", shell.waiting(), "--approve")
     one, two = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     assert f"deleted, with its schedule {one['id']}\n" in shell("delete", one["thread_id"], "--yes").stdout
     (left,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
