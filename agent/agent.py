@@ -484,7 +484,7 @@ class Agent:
 
     @property
     def schedules(self) -> Schedules:
-        """Return the schedules: list, show, pause, resume, run, delete."""
+        """Return the schedules: list, show, change, pause, resume, run, delete."""
         return Schedules(self.storage, self._runner.withdraw)
 
     @property

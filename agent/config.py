@@ -90,7 +90,8 @@ class Config:
     editor: str | None = None
     """VISUAL or EDITOR, a command line."""
     timezone: str | None = None
-    """DONEWHEN_TIMEZONE: the user's time zone, for runs of the command. The machine's time zone is never used."""
+    """DONEWHEN_TIMEZONE: the user's time zone, for runs of the command and the times that it prints. Runs never use the
+    machine's, in which times are printed without it."""
     plain: bool = False
     """No colours and no movement: NO_COLOR, or TERM=dumb."""
 

@@ -21,8 +21,9 @@ from donewhen.types import ScheduleInfo
 def on_schedule(view: StorageView, verb: str, id: str, **more: Any) -> Exit:
     """Call one of the methods of `Agent.schedules`, and print the result; `id` may be the first part of one."""
     if moment := more.get("moment"):
+        day, _, clock = moment.strip().partition(" ")  # lists print `2026-11-23 08:30 +01:00`
         try:
-            more = {"moment": datetime.fromisoformat(moment)}
+            more = {"moment": datetime.fromisoformat(f"{day} {clock.replace(' ', '')}".strip())}
         except ValueError:
             raise ConfigError(f"--for {moment!r} is no time; write 2026-11-23T08:30, or with +01:00") from None
 

@@ -53,7 +53,10 @@ class StorageView:
         if not moment:
             return ""
         at, zone = datetime.fromisoformat(moment), self.config.timezone
-        at = at if own and not zone else at.astimezone(ZoneInfo(zone) if zone else None)
+        try:
+            at = at if own and not zone else at.astimezone(ZoneInfo(zone) if zone else None)
+        except (KeyError, ValueError, OSError):
+            raise ConfigError(f"DONEWHEN_TIMEZONE {zone!r} is not a time zone such as Europe/Berlin") from None
         return moments_text([(at if own or exact else at.replace(second=0)).isoformat()])
 
     @property

@@ -96,8 +96,12 @@ def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell) -> No
     assert again in shell("show", thread).stdout
     assert again in shell("resume", thread).stderr
     assert "no time" in shell("schedules", "run", one["id"], "--for", "soon").stderr
-    made = shell("schedules", "run", one["id"], "--for", moment)
-    assert (made.exit_code, made.stdout) == (Exit.COMPLETED, f"{thread}-2\n")
+    for attempt, copied in ((2, moment), (3, moments_text([moment]))):
+        made = shell("schedules", "run", one["id"], "--for", copied)
+        assert (made.exit_code, made.stdout) == (Exit.COMPLETED, f"{thread}-{attempt}\n")
+        shell("cancel", f"{thread}-{attempt}")
+    wrong = shell("threads", DONEWHEN_TIMEZONE="Berlin")
+    assert (wrong.exit_code, "DONEWHEN_TIMEZONE 'Berlin'" in wrong.stderr) == (Exit.USAGE, True)
 
 
 def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
