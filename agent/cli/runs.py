@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from langchain_core.tools import BaseTool
+
 from donewhen import Agent, AgentOptions, ConfigError, GoalError
 from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import (
@@ -33,8 +35,7 @@ from donewhen.agent.cli.terminal_run import TerminalRun, mute_log, repeats
 from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
 from donewhen.agent.work.news import Notify, notify_of
-from donewhen.agent.workspace.box import describe_box, find_box
-from donewhen.agent.workspace.commands import read_allow_list
+from donewhen.agent.workspace.box import find_box
 from donewhen.clients import DEMO, Json, known_language
 from donewhen.workspace import Skills, workspace_tools
 
@@ -78,13 +79,20 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 
 
 def _say_boxless(terminal: Terminal, choices: Choices) -> None:
-    """Say what allowed programs can reach if they have no box, because not every one of them asks."""
-    if not choices.allow_commands:
-        return
-    allowed = read_allow_list(choices.allow_commands, choices.env)
-    if find_box(choices.box, allowed.programs, network=choices.network) is None:
-        names, rights = ", ".join(choices.allow_commands), describe_box(None, choices.env, terminal.language)
+    """Say what allowed programs can reach if they have no box, because not every one of them asks.
+
+    Raises ConfigError for a program that is not there: nothing is said of that.
+    """
+    if choices.allow_commands and find_box(choices.box, {}, network=choices.network) is None:
+        (command,) = (tool for tool in _folder_tools(choices) if tool.name == "run_command")
+        names, rights = ", ".join(choices.allow_commands), (command.metadata or {})["conditions"](terminal.language)
         terminal.line(terminal.say("boxless", names=names, rights=rights), "dim")
+
+
+def _folder_tools(choices: Choices) -> list[BaseTool]:
+    return workspace_tools(
+        choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network, env=choices.env
+    )
 
 
 def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
@@ -337,9 +345,7 @@ async def open_agent(
         if terminal:
             terminal.line(terminal.say("server_starts", server=server), "dim")
 
-    tools = workspace_tools(
-        choices.dir, commands=choices.allow_commands, box=choices.box, network=choices.network, env=choices.env
-    )
+    tools = _folder_tools(choices)
     if choices.mcp is not None:
         from donewhen import McpServers
 
