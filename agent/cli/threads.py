@@ -1,5 +1,6 @@
 """The commands about runs: list, show, watch, tell, cancel, undo, record and delete them, and their open questions."""
 
+import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -99,7 +100,7 @@ def show_thread(view: StorageView, thread: str | None, observation: str | None =
     info = view.thread(thread)
     if observation is not None:
         entry = view.ask(lambda agent: agent.observation(info.thread_id, observation))
-        return view.finish(entry, [clean(entry["text"])])
+        return view.finish(entry, [clean(_readable(entry["text"]))])
 
     async def look(agent: Agent) -> tuple[Conversation, bool]:
         return await agent.conversation(info.thread_id), not await agent.storage.find_free([info.thread_id])
@@ -117,6 +118,20 @@ def show_thread(view: StorageView, thread: str | None, observation: str | None =
     if not ours and run.status in ("waiting", "running") and not at_work:
         terminal.line(f"This thread {NOT_OURS}.")
     return Exit.COMPLETED
+
+
+def _readable(text: str) -> str:
+    """Return a result as lines: those of an object of texts, such as a program's output, under their names."""
+    try:
+        parts = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(parts, dict) or not any("\n" in each for each in parts.values() if isinstance(each, str)):
+        return text
+    texts = {
+        name: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for name, each in parts.items()
+    }
+    return "\n".join(f"{name}:\n{each.rstrip()}" if "\n" in each else f"{name}: {each}" for name, each in texts.items())
 
 
 def _show(conversation: Conversation, terminal: Terminal, *, at_work: bool, hint: str | None) -> None:

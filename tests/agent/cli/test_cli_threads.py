@@ -276,7 +276,8 @@ def test_what_a_failed_command_printed_is_read(shell: Shell) -> None:
         assert "│ assert 3 == 6\n" in text
         assert text.count("│ first\n") < 8
     whole = shell("show", "t", "--observation", "s1.1").stdout
-    assert whole.count("first") == 40
+    assert whole.startswith("exit_code: 2\nstdout:\nfirst\n")
+    assert whole.count("first\n") == 40
     assert json.loads(shell("show", "t", "--observation", "s1.1", "--json").stdout)["failed"] == "exit_code 2"
     assert shell("show", "t", "--observation", "s1.9").exit_code == Exit.USAGE
 
