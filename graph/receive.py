@@ -20,8 +20,8 @@ from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
-from donewhen.graph.pauses.plan import approval_record, criteria_problem, plan_rules
-from donewhen.graph.people.consent import Proposal, plan_effects, propose_plan
+from donewhen.graph.pauses.plan import approval_record, criteria_problem, plan_effects, plan_rules
+from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import close_tasks

@@ -1,7 +1,7 @@
 """The plan and its approval: the pause, the rules that an edited plan has to keep, and the record of an approval."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
@@ -164,7 +164,9 @@ class PlanPause(PermissionPause):
         if answer.plan is None:
             return super().check(values, answer, deps, settings)
         plan = self._validate(values, answer, deps, settings)
-        return plan if isinstance(plan, str) else replace(answer, plan=plan)
+        if isinstance(plan, str):
+            return plan
+        return replace(answer, plan=plan, effects=plan_effects(plan, deps, settings).kinds)
 
     def _validate(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Json | str:
         """Return the edited plan, whole. Finished steps must stay in it unchanged."""
@@ -221,7 +223,7 @@ class PlanPause(PermissionPause):
             plan = self.plan if answer.kind == "approve" else answer.plan
             assert plan is not None
             before = approval["plan"] if approval else None
-            record = {**approval_record(plan, decided.by, self.effects), "before": before}
+            record = {**approval_record(plan, decided.by, {**answer.effects, **self.effects}), "before": before}
             row |= {"approved_revision": plan["revision"]}
             row |= {"changes": difference(self.plan, plan)} if answer.kind == "edit" else {}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
@@ -244,6 +246,36 @@ def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval
     """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were."""
     tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
     return {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
+
+
+@dataclass(frozen=True)
+class PlanEffects:
+    """The tools of a plan that have effects."""
+
+    free: list[str]
+    """Tools that the plan's approval allows with any arguments."""
+    known: list[str]
+    """Tools that the plan's approval allows for known targets."""
+    kinds: Mapping[str, str]
+    """The effect of each of its tools that has one."""
+    any: bool
+    """True if the plan can have effects, by a tool or by an executor that works on its own."""
+
+
+def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
+    """Return which tools of a plan have effects, and which of their calls its approval covers."""
+    toolbox = deps.all_tools(settings)
+    listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox}
+    changes = sorted(name for name in listed if toolbox.effect(name) != "read")
+    executors = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
+    alone = any(executor is not None and executor.works_alone for executor in executors)
+    free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
+    return PlanEffects(
+        [name for name in changes if free or (shown and toolbox[name].approval() == "free")],
+        [name for name in changes if shown and toolbox[name].approval() == "by_targets"],
+        {name: toolbox.effect(name) for name in changes},
+        bool(changes) or alone,
+    )
 
 
 def plan_rules(

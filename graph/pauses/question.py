@@ -101,6 +101,10 @@ class QuestionPause(OpenQuestion):
             return Answer("cancel", "nobody answered")
         if settings.on_question == "default" and settings.default_answer.strip():
             return Answer("answer", settings.default_answer, value=settings.default_answer)
+        return self.declined()
+
+    def declined(self) -> Answer:
+        """Return that nobody answered, and what the model is to do then."""
         return Answer("declined", ASSUME.format(where="the result" if self.step else "`speak`"))
 
     def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
@@ -160,6 +164,14 @@ class FormPause(QuestionPause):
     def read(self, value: Any) -> Answer | str:
         """Return the filled form as `arguments` of an answer, or its problems."""
         return read_form(value, self.form, super().read)
+
+    def by_policy(self, settings: Settings) -> Answer:
+        """Return the default answer, if it fills the form."""
+        answer = super().by_policy(settings)
+        if answer.kind != "answer":
+            return answer
+        filled = self.read(answer.text)
+        return filled if isinstance(filled, Answer) and filled.kind == "answer" else self.declined()
 
     def value_of(self, answer: Answer) -> Any:
         """Return the filled form."""

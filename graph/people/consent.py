@@ -7,7 +7,7 @@ from typing import Any
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import now
-from donewhen.graph.pauses.plan import PlanPause, approval_record, plan_rules
+from donewhen.graph.pauses.plan import PlanEffects, PlanPause, approval_record, plan_effects, plan_rules
 from donewhen.graph.people.pauses import pause_message
 from donewhen.state.channels import Json, merge_records
 from donewhen.state.language.texts import option_texts, say, say_why
@@ -19,36 +19,6 @@ from donewhen.state.plan.steps import fresh_records
 from donewhen.state.records import Approval, PlanChange, StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, change_status, fresh_record
-
-
-@dataclass(frozen=True)
-class PlanEffects:
-    """The tools of a plan that have effects."""
-
-    free: list[str]
-    """Tools that the plan's approval allows with any arguments."""
-    known: list[str]
-    """Tools that the plan's approval allows for known targets."""
-    kinds: Mapping[str, str]
-    """The effect of each of its tools that has one."""
-    any: bool
-    """True if the plan can have effects, by a tool or by an executor that works on its own."""
-
-
-def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
-    """Return which tools of a plan have effects, and which of their calls its approval covers."""
-    toolbox = deps.all_tools(settings)
-    listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox}
-    changes = sorted(name for name in listed if toolbox.effect(name) != "read")
-    executors = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
-    alone = any(executor is not None and executor.works_alone for executor in executors)
-    free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
-    return PlanEffects(
-        [name for name in changes if free or (shown and toolbox[name].approval() == "free")],
-        [name for name in changes if shown and toolbox[name].approval() == "by_targets"],
-        {name: toolbox.effect(name) for name in changes},
-        bool(changes) or alone,
-    )
 
 
 @dataclass(frozen=True)

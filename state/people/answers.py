@@ -64,6 +64,8 @@ class Answer:
     """For the `edit` of a tool call: the arguments to run it with."""
     amounts: dict[str, float] = field(default_factory=dict)
     """For `extend`: the increase by ledger key, all positive. For the `edit` of a plan: the new limits."""
+    effects: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """For the checked `edit` of a plan: the effects of its tools that are more than reading."""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """For the `edit` of a plan as text: the line on which each of its parts begins."""
     value: Any = None

@@ -166,6 +166,19 @@ async def test_where_nobody_answers_the_gate_stays_closed(way: str) -> None:
         assert (got, run.status) == ([given], "completed")
 
 
+SIZE = {"type": "object", "properties": {"size": {"enum": ["S", "L"]}}, "required": ["size"]}
+
+
+@pytest.mark.parametrize(("default", "given"), [("L", {"size": "L"}), ("size: S", {"size": "S"}), ("huge", None)])
+async def test_a_default_answer_fills_a_form_or_nobody_answered(default: str, given: Any) -> None:
+    """C07: a form gets the fields that the default gives, as a person's words would; else nobody answered."""
+    got: list[Any] = []
+    policy = {"on_question": "default", "default_answer": default}
+    async with agent_of("tool", got, {"question": "Which?", "schema": SIZE}) as agent:
+        run = await agent.start("Clean up", settings=policy)
+    assert got == [given], run.receipt
+
+
 @pytest.mark.parametrize("answer", ["cancel", {"type": "cancel"}, {"__agui_cancelled__": True}])
 async def test_ending_the_run_is_no_answer(answer: Any) -> None:
     """Q05, C12: what ends or postpones a run does so at these questions too, and opens nothing."""

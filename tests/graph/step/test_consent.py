@@ -752,3 +752,34 @@ async def test_a_tool_is_no_less_than_when_its_plan_was_shown(kind: str, tmp_pat
         assert (run.status, paid) == ("failed", [])
         await later.resume(await later.start("Pay", thread_id="later"), "approve")
         assert sorted(paid) == ["s1@evil.example", "s2@evil.example"]
+
+
+@pytest.mark.parametrize("added", ["by the plan", "by the edit"])
+async def test_a_tool_that_an_edit_adds_is_no_less_than_at_the_edit(added: str, tmp_path: Path) -> None:
+    """Q104: as for a tool of the plan that was shown; both are asked about where it calls itself a reader later."""
+    paid: list[str] = []
+
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return "paid"
+
+    def agent(effect: str) -> Agent:
+        tools = ["pay"] if added == "by the plan" else []
+        plan = submit_plan([step("s1", content="ask", tools=[]), step("s2", content="pay", tools=tools)])
+        work = {
+            "s1": [ask_user("Whom?"), finish_step("Mira", ("s1.1", "Mira"))],
+            "s2": [call("pay", to="m@evil.example")],
+        }
+        tool = StructuredTool.from_function(pay, metadata={"effect": effect})
+        settings = {"confirm": "always", "approvals": "shown", "verification": "grounded"}
+        model = ScriptedModel(roles={"triage": [plan], "execute": work}, strict=False)
+        return Agent(model, [tool], storage=f"sqlite:///{tmp_path}/runs.db", settings=settings)
+
+    edit = {"type": "edit", "plan": {"steps": [{"id": "s1"}, {"id": "s2", "content": "pay them", "tools": ["pay"]}]}}
+    async with agent("write") as before:
+        run = await before.resume(await before.start("Pay"), edit)
+        assert run.pending[0]["question"] == "Whom?"
+    async with agent("read") as after:
+        run = await after.resume(run, "Mira")
+        assert ([pause["kind"] for pause in run.pending], paid) == (["tool"], [])
