@@ -101,25 +101,31 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return
     row = await store.threads.get(run.thread_id) or {}
-    if row.get("status") in ENDED:  # it was stored before, and may have been deleted
-        return
     approved = receipt["approvals"][-1]
     confirmed = str(approved["at"])
     id = hashlib.sha256(f"{run.thread_id} {confirmed}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    if row.get("status") in ENDED or row.get("kept") == id:  # it was stored before, and may have been deleted
+        return
     if (before := await store.aget(SPACE, id)) is not None:
         await store.threads.put_schedule(
             id, str(before.value.get("queue") or QUEUE), _due_text(before.value), only_new=True
         )
-        return
+    else:
+        await _write(store, _row_to_store(id, run, plan, row, approved))
+    await store.threads.put(run.thread_id, {**row, "kept": id})
+
+
+def _row_to_store(id: str, run: Run, plan: Mapping[str, Any], row: Json, approved: Mapping[str, Any]) -> Json:
+    """Return the row of a schedule that was just confirmed; `row` is that of its thread."""
     once = {**plan, "schedule": None}
-    row_to_store: Json = {
+    return {
         "id": id,
         "title": plan["title"],
         "goal": run.goal,
         "schedule": plan["schedule"],
         "plan": {**once, "revision": revision_of(once)},
         "thread_id": run.thread_id,
-        "confirmed": confirmed,
+        "confirmed": str(approved["at"]),
         "approval": {
             **{key: item for key, item in approved.items() if key in ("at", "name", "answered_by")},
             "thread": run.thread_id,
@@ -130,11 +136,10 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
         "settings": {**(row.get("settings") or {}), "deadline": None, "today": None},
         "metadata": row.get("metadata") or {},
         "paused": False,
-        "seen": confirmed,
+        "seen": str(approved["at"]),
         "last": None,
         "skipped": [],
     }
-    await _write(store, row_to_store)
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
