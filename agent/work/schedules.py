@@ -142,17 +142,23 @@ def _row_to_store(id: str, run: Run, plan: Mapping[str, Any], row: Json, approve
     }
 
 
-def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
-    """Return the time to run for now, if any, and the row's changes; `busy`: the previous run has not ended."""
+def due_moment(
+    row: Mapping[str, Any], now: datetime, *, busy: bool, ran: datetime | None = None
+) -> tuple[datetime | None, Json]:
+    """Return the time to run for now, if any, and the row's changes; `busy`: the previous run has not ended.
+
+    `ran` is the time of the previous run, which may have been queued before an interruption.
+    """
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
-    past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
-    due, policy = [*islice(past, MOST_MOMENTS)], row["schedule"].get("missed") or "once"
+    moments = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
+    past, policy = [*islice(moments, MOST_MOMENTS)], row["schedule"].get("missed") or "once"
+    due = [moment for moment in past if moment.replace(microsecond=0) != ran]
     if not due:
-        return None, {}
+        return None, {"seen": _iso(past[-1])} if past else {}
     if policy == "all":
         return (None, {}) if busy else (due[0], {"seen": _iso(due[0])})
     last, skipped = due[-1], [(moment, "missed") for moment in due[-KEPT - 1 : -1]]
-    if len(due) == MOST_MOMENTS or (policy == "skip" and now - last > GRACE):
+    if len(past) == MOST_MOMENTS or (policy == "skip" and now - last > GRACE):
         return None, _skip_to(row, last, [*skipped, (last, "missed")])
     if busy:
         return None, _skip_to(row, last, [*skipped, (last, "the run before had not ended")])
@@ -265,7 +271,8 @@ class Schedules:
                 )
             now = datetime.now(zone_of(row["schedule"]))
             exact = await _find_moment(store, row, moment, now) if moment else now
-            return await self._submit_run(store, row, _request_of(row, exact), exact, again=moment is not None)
+            request = _request_of(row, exact)
+            return await self._submit_run(store, row, {}, request, exact, again=moment is not None)
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
@@ -310,7 +317,9 @@ class Schedules:
                 return None
             row = {**item.value, "problem": ""}
             is_due = not row["paused"] and row["queue"] == queue
-            moment, change = due_moment(row, now, busy=await _is_busy(store, row)) if is_due else (None, {})
+            last = await _read_last(store, row)
+            state: Json = {"busy": last.get("status") in OPEN, "ran": _time_of_run(last, id)}
+            moment, change = due_moment(row, now, **state) if is_due else (None, {})
             request = _request_of(row, moment) if moment else None
         except UNREADABLE as error:
             problem = _problem_text(error)
@@ -320,7 +329,7 @@ class Schedules:
             _log.warning("schedule %s is set aside: %s", id, problem)
             return None
         if moment and request:
-            return await self._submit_run(store, {**row, **change}, request, moment, now)
+            return await self._submit_run(store, row, change, request, moment, now)
         await _write(store, {**row, **change}, now)
         return None
 
@@ -328,31 +337,34 @@ class Schedules:
         self,
         store: ThreadStore,
         row: Json,
+        change: Json,
         request: Request,
         moment: datetime,
         now: datetime | None = None,
         *,
         again: bool = False,
     ) -> str:
-        """Submit the run of a time, then record it; after an interruption, the same id is submitted again.
+        """Submit the run of a time, with the row's `change`; after an interruption, the same id is submitted again.
 
         A user may have taken the id for a thread of theirs; then another one is used. So it is `again`, if the run of
-        this time has ended without success.
+        this time has ended without success. The row has the run before the queue has it, and the change after that.
         """
         place = f"{row['id']} {_iso(moment)}"
         for number in count(1):
             thread_id = f"{_thread_id(row, moment)}{f'-{number}' if number > 1 else ''}"
+            last = {"at": _iso(moment), "thread_id": thread_id}
             if (taken := await store.threads.get(thread_id)) is None:
+                await store.aput(SPACE, row["id"], {**row, "last": last}, index=False)
                 async with self._storage.session(thread_id) as (_, own):
                     if (taken := await own.threads.get(thread_id)) is None:
                         await enqueue(own, thread_id, row["queue"], request, schedule=place)
                         break
-            if _is_run_of(taken, row, moment):
+            if _time_of_run(taken, row["id"]) == moment.replace(microsecond=0):
                 if again and (status := taken["status"]) in (*OPEN, *SUCCEEDED):
                     raise ScheduleError(f"the run of {_iso(moment)} is {status}: thread {thread_id}")
                 if not again:
                     break
-        await _write(store, {**row, "last": {"at": _iso(moment), "thread_id": thread_id}}, now)
+        await _write(store, {**row, **change, "last": last}, now)
         return thread_id
 
     async def _change(self, id: str, **change: Any) -> ScheduleInfo:
@@ -415,10 +427,10 @@ def _thread_id(row: Mapping[str, Any], moment: datetime) -> str:
     return f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
-def _is_run_of(thread: Mapping[str, Any], row: Mapping[str, Any], moment: datetime) -> bool:
-    """Return whether a thread has the run of a schedule's time, whatever the time zone was."""
-    id, _, at = str(thread.get("schedule") or "").partition(" ")
-    return id == row["id"] and datetime.fromisoformat(at) == moment.replace(microsecond=0)
+def _time_of_run(thread: Mapping[str, Any], id: str) -> datetime | None:
+    """Return the time for which a thread runs a schedule; None if it runs none of it."""
+    of, _, at = str(thread.get("schedule") or "").partition(" ")
+    return datetime.fromisoformat(at) if of == id else None
 
 
 async def _find_moment(store: ThreadStore, row: Mapping[str, Any], asked: datetime, now: datetime) -> datetime:
@@ -432,7 +444,8 @@ async def _find_moment(store: ThreadStore, row: Mapping[str, Any], asked: dateti
     times += [
         datetime.fromisoformat(each["at"]) for each in (*(row.get("skipped") or ()), row.get("last") or ()) if each
     ]
-    if _is_run_of(await store.threads.get(_thread_id(row, asked)) or {}, row, asked):  # the times changed since
+    taken = await store.threads.get(_thread_id(row, asked)) or {}
+    if _time_of_run(taken, id) == asked.replace(microsecond=0):  # the times changed since
         times.append(asked)
     if meant := [each for each in times if each and asked <= each <= now and each < asked + timedelta(minutes=1)]:
         return meant[0].astimezone(zone)

@@ -1,14 +1,18 @@
 """Schedules: kept when they are confirmed, run at their moments by whoever looks, once, with what was approved."""
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen import Agent, AgentOptions, Limits
+from donewhen import Agent, AgentOptions, Limits, StorageError
+from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
@@ -254,6 +258,29 @@ async def test_a_failed_run_is_made_again_for_its_own_time(storage: Any) -> None
         other = await agent.schedules.run(id, moment=skipped)
         assert other != again
         assert (await agent.info(other)).metadata["moment"] == shown.skipped[0]["at"]
+
+
+@pytest.mark.parametrize("minutes", [0, 60], ids=["at once", "at the next time"])
+@pytest.mark.parametrize("missed", ["once", "all"])
+async def test_a_time_that_was_cut_off_is_queued_once(missed: str, minutes: int) -> None:
+    """P18: however its worker dies between the schedule and its run, no two are queued, and none is called missed."""
+    for at in count(1):
+        crash, storage = Crash(at), open_storage("memory:")
+        async with Agent(reporting({**HOURLY, "missed": missed}), [Post().send], storage=storage) as agent:
+            id = await confirmed(agent)
+            with suppress(StorageError):
+                await Schedules(crashing(storage, crash)).start_due(QUEUE, hours(1.01))
+            queued = [each.thread_id for each in await agent.threads(status="queued")]
+            await agent.schedules.start_due(QUEUE, hours(1.02) + timedelta(minutes=minutes))
+            (run,) = await agent.threads(status="queued")
+            shown = await agent.schedules.show(id)
+            last = shown.last or {}
+            assert (last["thread_id"], queued in ([], [run.thread_id])) == (run.thread_id, True), crash.trace
+            if queued or not minutes:
+                assert last["at"] not in [each["at"] for each in shown.skipped], crash.trace
+        if len(crash.trace) < at:
+            break
+    assert at > 8
 
 
 async def rewind(agent: Agent, id: str, hours: int) -> None:
