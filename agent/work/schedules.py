@@ -5,7 +5,7 @@ A run's thread is named after its schedule and time, so no time runs twice, with
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -272,7 +272,9 @@ class Schedules:
             now = datetime.now(zone_of(row["schedule"]))
             exact = await _find_moment(store, row, moment, now) if moment else now
             request = _request_of(row, exact)
-            return await self._submit_run(store, row, {}, request, exact, again=moment is not None)
+            skipped = [each for each in row.get("skipped") or () if datetime.fromisoformat(each["at"]) != exact]
+            refused = (*OPEN, *SUCCEEDED) if moment else OPEN
+            return await self._submit_run(store, row, {"skipped": skipped}, request, exact, refused=refused)
 
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
@@ -342,12 +344,13 @@ class Schedules:
         moment: datetime,
         now: datetime | None = None,
         *,
-        again: bool = False,
+        refused: Collection[str] | None = None,
     ) -> str:
         """Submit the run of a time, with the row's `change`; after an interruption, the same id is submitted again.
 
-        A user may have taken the id for a thread of theirs; then another one is used. So it is `again`, if the run of
-        this time has ended without success. The row has the run before the queue has it, and the change after that.
+        A user may have taken the id for a thread of theirs; then another one is used. So it is if a person asks for
+        another run of this time; then `refused` are the statuses of earlier ones for which ScheduleError is raised. The
+        row has the run before the queue has it, and the change after that.
         """
         place = f"{row['id']} {_iso(moment)}"
         for number in count(1):
@@ -360,10 +363,10 @@ class Schedules:
                         await enqueue(own, thread_id, row["queue"], request, schedule=place)
                         break
             if _time_of_run(taken, row["id"]) == moment.replace(microsecond=0):
-                if again and (status := taken["status"]) in (*OPEN, *SUCCEEDED):
-                    raise ScheduleError(f"the run of {_iso(moment)} is {status}: thread {thread_id}")
-                if not again:
+                if refused is None:
                     break
+                if taken["status"] in refused:
+                    raise ScheduleError(f"the run of {_iso(moment)} is {taken['status']}: thread {thread_id}")
         await _write(store, {**row, **change, "last": last}, now)
         return thread_id
 

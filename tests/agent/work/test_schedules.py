@@ -283,6 +283,23 @@ async def test_a_time_that_was_cut_off_is_queued_once(missed: str, minutes: int)
     assert at > 8
 
 
+async def test_each_call_of_run_is_a_run_of_its_own(storage: Any) -> None:
+    """P18: what a person runs twice within a second runs twice; a time that was skipped and then run is not skipped."""
+    post = Post()
+    async with Agent(reporting(HOURLY, runs=4), [post.send], storage=storage) as agent:
+        id, threads = await confirmed(agent), list[str]()
+        for _ in range(2):
+            threads.append(await agent.schedules.run(id))
+            assert (await agent.run_submitted(threads[-1])).status == "completed"
+        assert (len({*threads}), len(post.sent)) == (2, 2)
+        await rewind(agent, id, hours=5)
+        (due,) = await agent.schedules.start_due(QUEUE)
+        await agent.run_submitted(due)
+        before = (await agent.schedules.show(id)).skipped
+        await agent.schedules.run(id, moment=datetime.fromisoformat(before[1]["at"]))
+        assert (await agent.schedules.show(id)).skipped == [each for each in before if each != before[1]]
+
+
 async def rewind(agent: Agent, id: str, hours: int) -> None:
     """Let a schedule be confirmed that long ago."""
     async with agent.storage.writer() as (_, store):
