@@ -100,11 +100,11 @@ class Worker:
         self.concurrency: int = min(
             concurrency, storage.at_once
         )  # more would wait for the storage, and no other worker could take them
-        self.schedules: Schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.report = report
         self._notifier = notifier
+        self._schedules = Schedules(storage)
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
@@ -217,7 +217,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         if now - self._schedules_checked >= self._poll:
             self._schedules_checked = now
-            await self.schedules.start_due(self._queue, store=store)
+            await self._schedules.start_due(self._queue, store=store)
         if len(self._active) >= self.concurrency:
             return
         line = await store.threads.find_due(self._queue, store.threads.now(), LINE + len(self._active))

@@ -362,6 +362,7 @@ async def test_what_has_not_begun_ends_with_its_schedule(storage: Any) -> None:
         one, two = await agent.schedules.list()
         begun, queued = await agent.schedules.run(one.id), await agent.schedules.run(two.id)
         assert (await agent.run_submitted(begun)).status == "waiting"
+        assert not hasattr(agent.worker(), "schedules")  # it could not cancel the run
         for each in (one, two):
             await agent.schedules.delete(each.id)
         run = await agent.run_submitted(queued)
