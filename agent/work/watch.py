@@ -8,6 +8,7 @@ from typing import Protocol
 
 from langgraph.types import StateSnapshot
 
+from donewhen.agent.request import is_not_begun
 from donewhen.agent.run import Run
 from donewhen.agent.storage.events import READ_AT_ONCE
 from donewhen.agent.stream import clean_event, end_event
@@ -83,9 +84,11 @@ def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
 
 async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[list[Json], bool]:
     """Return the events after the last that was seen, and whether there will be no more."""
+    if seen is None:
+        row, _ = await reader.read_events(thread_id, None)
+        if row["status"] == "queued" and is_not_begun(row, (await reader.read(thread_id))[1].values):
+            return [], False
     row, events = await reader.read_events(thread_id, seen or 0, current=seen is None)
-    if row["status"] == "queued" and seen is None:
-        return [], False  # it has not begun
     whole = seen is not None or (events and events[0]["type"] == "goal")
     shown = [each for event in events if whole for each in (*_beginning(event, seen or 0), event)]
     more = len(events) == READ_AT_ONCE

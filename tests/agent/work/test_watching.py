@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,43 @@ async def test_what_was_watched_to_its_outcome_has_nothing_more(kind: str, tmp_p
         await agent.submit("fourth", thread_id=thread)
         await agent.cancel(thread)
         assert [event.get("status") async for event, _ in agent.watch(thread, last)][-1] == "cancelled"
+
+
+@pytest.mark.parametrize("cause", ["an answer", "a drain"])
+async def test_a_queued_run_that_has_begun_is_told_from_its_begin(cause: str, tmp_path: Path) -> None:
+    """R04: what happened before a run came into the queue is told there too; a request that has not begun has nothing
+    to tell, and the one before it is over."""
+    plan = submit_plan([{"content": "write", "tools": ["leave"]}, {"content": "rest", "tools": []}])
+    second = ask_user("Which?") if cause == "an answer" else plan
+    model = ScriptedModel(roles={"triage": [answer("one"), second], "execute": [call("leave")]})
+
+    def leave() -> str:
+        """Let the worker go."""
+        agent.drain()
+        return "left"
+
+    async with Agent(model, [leave], storage=tmp_path / "runs.db") as agent:
+        await agent.start("first", thread_id="t", settings=FREE)
+        await agent.submit("second", thread_id="t", settings=FREE)
+        assert await told(agent) == []
+        run = await agent.run_submitted("t")
+        if run.status == "waiting":
+            assert await told(agent) != []
+            await agent.submit_answer(run, "that one")
+        assert (await agent.info("t")).status == "queued"
+        events = await told(agent)
+        assert [event["type"] for event in events][:2] == ["started", "goal"]
+        assert [event["goal"] for event in events if event["type"] == "started"] == ["second"]
+
+
+async def told(agent: Agent) -> list[Any]:
+    """What a watcher of a thread on which nobody works is told within a second."""
+    events = list[Any]()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            async for event, _ in agent.watch("t"):
+                events.append(event)
+    return events
 
 
 async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
