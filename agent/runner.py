@@ -209,30 +209,6 @@ class HeldThread:
         return await self.graph.aget_state(make_config(self.thread_id))
 
 
-@asynccontextmanager
-async def hold(
-    storage: Storage, graph: Compiled, thread_id: str, *, working: bool = False, patience: float = 0.0
-) -> AsyncIterator[HeldThread]:
-    """Hold a thread; settle it and queue the answers left to it first, and settle it again if the block is cancelled.
-
-    `working`: a run works on it, for long. Raises ThreadBusy.
-    """
-    async with storage.session(thread_id, working=working, patience=patience) as (saver, store):
-        with using(store.threads.clock()) as clock:
-            own = on_saver(graph, saver, store)
-            row = await _queue_left_answers(own, store, thread_id, await settle(own, store, thread_id) or {})
-            if written := row.get("updated"):
-                clock.follow(moment_of(written))
-            standing = await read_standing(store, thread_id, row)
-            with open_log(thread_id, standing, partial(store.events.append, thread_id)) as store.log:
-                try:
-                    yield HeldThread(thread_id, saver, store, own, row)
-                except (asyncio.CancelledError, GeneratorExit):
-                    with suppress(StorageError):
-                        await finish(asyncio.ensure_future(settle(own, store, thread_id)))
-                    raise
-
-
 def make_config(thread_id: str, config: RunnableConfig | None = None) -> RunnableConfig:
     """Return the caller's callbacks, tags and metadata for our thread's latest checkpoint, with strict resume."""
     base: RunnableConfig = config or {}
@@ -257,32 +233,6 @@ def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore)
     return graph.copy({"checkpointer": saver, "store": store})
 
 
-async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | None:
-    """Complete unfinished bookkeeping of a held thread, and return its row; None if there is no such thread."""
-    row = await store.threads.get(thread_id)
-    if row is None or not is_unsettled(row):
-        return row
-    snapshot = await graph.aget_state(make_config(thread_id))
-    if [(task.name, task.result is None) for task in snapshot.tasks] == [("deliver", False)]:  # only its end is missing
-        await graph.ainvoke(None, make_config(thread_id), durability="sync")
-        snapshot = await graph.aget_state(make_config(thread_id))
-    run = read_run(thread_id, snapshot)
-    change: Json = {"goal": run.goal or None}
-    if not snapshot.created_at and not row.get("request"):  # what was given to its graph could not be stored
-        await store.threads.delete(thread_id)
-        return None
-    if snapshot.created_at:  # on the clock of a worker that died, which may be another
-        last = time_text(datetime.fromisoformat(snapshot.created_at))
-        change["updated"] = min(max(row["updated"], last), await store.threads.next_update())
-    if untaken := untaken_answers(row, run):
-        change["answered"] = {}
-    if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
-        await write_crash(store, thread_id, row, **change)
-    else:
-        await write_rest(store, run, snapshot.values, **change)
-    return await store.threads.get(thread_id)
-
-
 async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: str, row: Json) -> Json:
     """Queue the answers left to a held thread that waits, and return its row."""
     queued = queued_answers(row)
@@ -294,7 +244,7 @@ async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: st
     return await store.threads.get(thread_id) or {}
 
 
-async def write_rest(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
+async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
     """Carry out the consequences of a run's pause or end, then write it into the row; return the run.
 
     This may be repeated, so if a worker is interrupted here the next one completes it.
@@ -428,6 +378,55 @@ class Runner:
         if problem := profile_problem(settings.profile, self.executors) or programs_problem(settings):
             raise ConfigError(f"settings: {problem}")
 
+    # Holding a thread ------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def hold(self, thread_id: str, *, working: bool = False, patience: float = 0.0) -> AsyncIterator[HeldThread]:
+        """Hold a thread; settle it and queue the answers left to it first; settle it again if the block is cancelled.
+
+        `working`: a run works on it, for long. Raises ThreadBusy.
+        """
+        async with self.storage.session(thread_id, working=working, patience=patience) as (saver, store):
+            with using(store.threads.clock()) as clock:
+                own = on_saver(self.graph, saver, store)
+                row = await _queue_left_answers(own, store, thread_id, await self._settle(own, store, thread_id) or {})
+                if written := row.get("updated"):
+                    clock.follow(moment_of(written))
+                standing = await read_standing(store, thread_id, row)
+                with open_log(thread_id, standing, partial(store.events.append, thread_id)) as store.log:
+                    try:
+                        yield HeldThread(thread_id, saver, store, own, row)
+                    except (asyncio.CancelledError, GeneratorExit):
+                        with suppress(StorageError):
+                            await finish(asyncio.ensure_future(self._settle(own, store, thread_id)))
+                        raise
+
+    async def _settle(self, graph: Compiled, store: ThreadStore, thread_id: str) -> Json | None:
+        """Complete unfinished bookkeeping of a held thread, and return its row; None if there is no such thread."""
+        row = await store.threads.get(thread_id)
+        if row is None or not is_unsettled(row):
+            return row
+        snapshot = await graph.aget_state(make_config(thread_id))
+        left = [(task.name, task.result is None) for task in snapshot.tasks]
+        if left == [("deliver", False)]:  # only its end is missing
+            await graph.ainvoke(None, make_config(thread_id), durability="sync")
+            snapshot = await graph.aget_state(make_config(thread_id))
+        run = read_run(thread_id, snapshot)
+        change: Json = {"goal": run.goal or None}
+        if not snapshot.created_at and not row.get("request"):  # what was given to its graph could not be stored
+            await store.threads.delete(thread_id)
+            return None
+        if snapshot.created_at:  # on the clock of a worker that died, which may be another
+            last = time_text(datetime.fromisoformat(snapshot.created_at))
+            change["updated"] = min(max(row["updated"], last), await store.threads.next_update())
+        if untaken := untaken_answers(row, run):
+            change["answered"] = {}
+        if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
+            await write_crash(store, thread_id, row, **change)
+        else:
+            await self.write_rest(store, run, snapshot.values, **change)
+        return await store.threads.get(thread_id)
+
     # Beginning ---------------------------------------------------------------------------------------------------
 
     async def start(self, live: LiveRun, request: Request) -> Run:
@@ -461,7 +460,7 @@ class Runner:
         """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
         request = await self._fill(request)
         try:
-            async with hold(self.storage, self.graph, thread_id) as thread:
+            async with self.hold(thread_id) as thread:
                 snapshot = await thread.read()
                 if not request.is_delivered(thread_id, thread.row, snapshot.values):
                     self.check_free(thread, snapshot, request.restart)
@@ -597,7 +596,7 @@ class Runner:
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
-            return await write_rest(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
+            return await self.write_rest(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
         self.prepare(settings)
         change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
         if answers:
@@ -650,7 +649,7 @@ class Runner:
             async with self.storage.reader() as (_, store):
                 report = await (await read_undoing(store, thread_id, snapshot.values, step, self._undo_of)).check()
                 return replace(report, dry_run=True)
-        async with hold(self.storage, self.graph, thread_id) as thread:
+        async with self.hold(thread_id) as thread:
             snapshot = await thread.read()
             check_ended(thread_id, thread.row, snapshot)
             values = migrate(snapshot.values)
@@ -667,7 +666,7 @@ class Runner:
                 update = note_undone(values, rows)
                 await thread.graph.aupdate_state(make_config(thread_id), update, as_node="deliver")
                 snapshot = await thread.read()
-                await write_rest(thread.store, read_run(thread_id, snapshot), snapshot.values)
+                await self.write_rest(thread.store, read_run(thread_id, snapshot), snapshot.values)
             return report
 
     def _undo_of(self, tool: str) -> ToolUndo | str | None:
@@ -711,7 +710,7 @@ class Runner:
         """Hold the thread of a call. The error for a thread that another worker holds ends with the call's advice."""
         advice = call.advice
         try:
-            async with hold(self.storage, self.graph, call.thread_id, working=True) as thread:
+            async with self.hold(call.thread_id, working=True) as thread:
                 advice = ""
                 yield thread
         except ThreadBusy as error:
@@ -822,15 +821,19 @@ class Runner:
         if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
             call.run = replace(run, status="queued")
         else:
-            call.run = await self.write_rest(thread, run, snapshot)
+            call.run = await self.record_rest(thread, run, snapshot)
         if drained:
             raise drained
 
-    async def write_rest(self, thread: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
-        """Carry out the consequences of a pause or an end that the graph has reached, and tell the notifier."""
+    async def record_rest(self, thread: HeldThread, run: Run, snapshot: StateSnapshot) -> Run:
+        """Record a pause or an end that the graph has reached, and write it; return the run."""
         if self.record:
             await Recorder(thread.store, thread.thread_id).end(snapshot)
-        run = await write_rest(thread.store, run, snapshot.values, goal=run.goal or None)
+        return await self.write_rest(thread.store, run, snapshot.values, goal=run.goal or None)
+
+    async def write_rest(self, store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
+        """Write a pause or an end and all that follows from it, and wake the notifier; return the run."""
+        run = await _complete_rest(store, run, values, **change)
         if self.notifier:
             self.notifier.wake()
         return run
@@ -882,7 +885,7 @@ class Runner:
     async def _queue_left(self, thread_id: str, ids: Collection[str]) -> None:
         """Hold the thread, which queues what is left; raise StaleAnswer if one of these questions is closed instead."""
         try:
-            async with hold(self.storage, self.graph, thread_id, patience=SUBMIT_PATIENCE) as thread:
+            async with self.hold(thread_id, patience=SUBMIT_PATIENCE) as thread:
                 if left := await read_left_answers(thread.store, thread_id, ids):
                     run, *_ = await self._read_open(thread.saver, thread.store, thread_id)
                     if run.status != "running" or left.keys() - {pause["id"] for pause in run.pending}:
@@ -918,13 +921,13 @@ class Runner:
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
         """End a run that waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy."""
-        async with hold(self.storage, self.graph, thread_id) as thread:
+        async with self.hold(thread_id) as thread:
             return await self.end_cancelled(thread, reason)
 
     async def withdraw(self, thread_id: str, reason: str) -> None:
         """End a queued run that has not begun, as cancelled; one that has begun stays as it is."""
         with suppress(ThreadBusy):  # somebody begins it right now
-            async with hold(self.storage, self.graph, thread_id) as thread:
+            async with self.hold(thread_id) as thread:
                 if is_not_begun(thread.row, (await thread.read()).values):
                     await self.end_cancelled(thread, reason)
 
@@ -961,7 +964,7 @@ class Runner:
             run = read_run(thread_id, snapshot, settings, self.form)
         else:
             require_thread(thread_id, snapshot)
-        run = await write_rest(store, run, snapshot.values)
+        run = await self.write_rest(store, run, snapshot.values)
         await forget_cancel(store, thread_id)
         return run
 
@@ -1017,7 +1020,7 @@ class Runner:
     async def _settle_all_of(self, thread_ids: Sequence[str], *, skip: type[Exception] = ThreadBusy) -> None:
         for thread_id in await self.storage.find_left(thread_ids):
             with suppress(ThreadBusy, skip):
-                async with hold(self.storage, self.graph, thread_id):
+                async with self.hold(thread_id):
                     pass
 
     async def settle_all(self) -> None:

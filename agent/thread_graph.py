@@ -27,7 +27,6 @@ from donewhen.agent.runner import (
     GraphCall,
     HeldThread,
     Runner,
-    hold,
     make_config,
     on_saver,
     record_input,
@@ -103,7 +102,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     ) -> RunnableConfig:
         if (thread_id := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
-        async with hold(self.storage, self.runner.graph, thread_id) as thread:
+        async with self.runner.hold(thread_id) as thread:
             await thread.read()  # ids written from now on sort after the thread's latest state, not after `config`'s
             known = migrate((await thread.graph.aget_state(config)).values).get("steps") or {}
             supersteps = [[each._replace(values=_whole(each.values, known)) for each in step] for step in supersteps]
@@ -114,7 +113,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 run = read_run(thread_id, snapshot)
             except StorageError:  # of an unreadable version: it is left alone
                 return written
-            await self.runner.write_rest(thread, run, snapshot)
+            await self.runner.record_rest(thread, run, snapshot)
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:

@@ -16,6 +16,7 @@ import standardwebhooks
 from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work import news
+from donewhen.agent.work.thread_rows import DUE_NOW
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, open_storage
@@ -240,6 +241,37 @@ def _any_time() -> ScriptedModel:
         return answer("Blue it is.") if "blue" in str(messages[-1].text) else ask_user("Which colour?")
 
     return ScriptedModel(reply)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_a_run_that_somebody_cancels_is_told_as_finished(queued: bool) -> None:
+    """S01: while it waits, and with an answer in the queue; nothing else has to happen until it is told."""
+    storage, heard = open_storage("memory:"), list[Json]()
+    async with Agent(asking(), storage=storage, notify=print) as agent:
+        await agent.start("Paint it", thread_id="t")
+    idle = Agent(ScriptedModel([]), storage=storage, notify=heard.append)
+    if queued:
+        await idle.submit_answer("t", "blue")
+    await idle.cancel("t")
+    await idle.aclose()
+    assert kinds(heard) == ["finished"]
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [(asking(), "waiting"), (ScriptedModel(roles={"triage": [answer("Hi.")]}), "finished")]
+)
+async def test_what_a_dead_worker_left_is_told_once_somebody_looks(model: ScriptedModel, told: str) -> None:
+    """R02: a list completes its pause or its end, and nothing has to run until that is told."""
+    storage, heard = open_storage("memory:"), list[Json]()
+    async with Agent(model, storage=storage) as agent:
+        await agent.start("Paint it", thread_id="t")
+    idle = Agent(ScriptedModel([]), storage=storage, notify=heard.append)
+    async with storage.writer() as (_, store):
+        row = await store.threads.get("t") or {}
+        await store.threads.put("t", {**row, "status": "running", "due": DUE_NOW, "notify": idle.queue})
+    await idle.threads()
+    await idle.aclose()
+    assert kinds(heard) == [told]
 
 
 async def test_a_run_that_failed_is_told_as_failed() -> None:
