@@ -531,7 +531,6 @@ class Runner:
         place = await _find_before(thread, request.instead_of) if request.instead_of else None
         if request.plan:
             await thread.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
-        await forget_cancel(thread.store, thread_id)  # it was for the previous request; `cancel` repeats it if needed
 
         async def put_away(thread: HeldThread, recorder: Recorder | None) -> None:
             if recorder and self.record:
@@ -691,6 +690,7 @@ class Runner:
                 async with self._listen_for_cancel(thread, call):
                     await call.on_begin(act.goal)
                 return
+            await forget_cancel(thread.store, thread.thread_id)  # of earlier work; who still wants it repeats it
             recorder = Recorder(thread.store, thread.thread_id) if self.record and not act.from_checkpoint else None
             with self._record_and_trace(thread, call, act, recorder) as (config, trace, context):
                 notify = self.notifier.queue if self.notifier else None

@@ -335,7 +335,7 @@ CANCEL = ("donewhen", "cancel")
 
 
 async def request_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
-    """Ask the worker of a thread to end its run."""
+    """Ask the worker of a thread to end its run. Work that begins later forgets it: repeat it until the run ended."""
     await store.aput((*CANCEL, store_label(thread_id)), "asked", {"reason": reason}, index=False)
 
 

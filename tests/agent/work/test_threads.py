@@ -13,7 +13,7 @@ from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, GoalError, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, GoalError, Run, ToolError, UnknownThread
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work import thread_rows
@@ -385,6 +385,22 @@ async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage
         async with storage.writer() as (_, store):
             await request_cancel(store, run.thread_id, "not wanted")
         assert (await agent.start("second", thread_id=run.thread_id)).answer == "two"
+        async with storage.reader() as (_, store):
+            assert await store.asearch(CANCEL) == []
+
+
+async def _submitted(agent: Agent, run: Run) -> Run:
+    return await agent.run_submitted(await agent.submit_answer(run, "blue"))
+
+
+@pytest.mark.parametrize("answered", [lambda agent, run: agent.resume(run, "blue"), _submitted])
+async def test_a_cancellation_that_came_late_is_not_for_what_follows_an_answer(answered: Any, storage: Any) -> None:
+    """M11: who cancelled was killed while the run came to its question; a day later the answer to that cancelled it."""
+    async with Agent(ScriptedModel(roles={"triage": [ask_user("Which?"), answer("two")]}), storage=storage) as agent:
+        run = await agent.start("first")
+        async with storage.writer() as (_, store):
+            await request_cancel(store, run.thread_id, "not wanted")
+        assert (await answered(agent, run)).answer == "two"
         async with storage.reader() as (_, store):
             assert await store.asearch(CANCEL) == []
 
