@@ -398,11 +398,16 @@ class Runner:
                         yield HeldThread(thread_id, saver, store, own, row)
                     except (asyncio.CancelledError, GeneratorExit):
                         with suppress(StorageError):
-                            await finish(asyncio.ensure_future(self._settle(own, store, thread_id)))
+                            await finish(asyncio.ensure_future(self._settle(own, store, thread_id, by_itself=True)))
                         raise
 
-    async def _settle(self, graph: Compiled, store: ThreadStore, thread_id: str) -> Json | None:
-        """Complete unfinished bookkeeping of a held thread, and return its row; None if there is no such thread."""
+    async def _settle(
+        self, graph: Compiled, store: ThreadStore, thread_id: str, *, by_itself: bool = False
+    ) -> Json | None:
+        """Complete unfinished bookkeeping of a held thread, and return its row; None if there is no such thread.
+
+        `by_itself` as in `write_crash`.
+        """
         row = await store.threads.get(thread_id)
         if row is None or not is_unsettled(row):
             return row
@@ -422,7 +427,7 @@ class Runner:
         if untaken := untaken_answers(row, run):
             change["answered"] = {}
         if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
-            await write_crash(store, thread_id, row, **change)
+            await write_crash(store, thread_id, row, by_itself=by_itself, **change)
         else:
             await self.write_rest(store, run, snapshot.values, **change)
         return await store.threads.get(thread_id)

@@ -148,18 +148,22 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
 
 
-async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
+async def write_crash(store: ThreadStore, thread_id: str, row: Json, *, by_itself: bool = False, **change: Any) -> None:
     """Write that a run was cut off, as by the end of its worker: the next retries it, up to five times, or a person.
 
-    If it did not die, but only lost its connection, it may continue unless another worker has begun.
+    If it did not die, but only lost its connection, it may continue unless another worker has begun. `by_itself`: it
+    cut off its own work, as when it stops, which is no failure of the run and not counted.
     """
     fields: Json = {"due": NEVER, "problem": INTERRUPTED}
     said = ""
     if row.get("queue"):
-        fields = {"status": "queued", "due": DUE_FIRST, "tries": int(row.get("tries") or 0) + 1}
-        said = f"its worker died; it is in the queue again, retry {fields['tries']} of {TRIES}"
-        if fields["tries"] > TRIES:
-            problem = f"its worker died {fields['tries']} times"
+        tries = int(row.get("tries") or 0) + (not by_itself)
+        fields = {"status": "queued", "due": DUE_FIRST, "tries": tries}
+        said = f"its worker died; it is in the queue again, retry {tries} of {TRIES}"
+        if by_itself:
+            said = "its worker stopped and cut it off; it is in the queue again"
+        elif tries > TRIES:
+            problem = f"its worker died {tries} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
             said = f"{problem}; it is left to a person"
     await update_row(store, thread_id, row, claims=False, **fields, **change)

@@ -20,6 +20,7 @@ from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.worker import IDLE_AGENTS
+from donewhen.agent.work import worker as worker_module
 from donewhen.agent.work.thread_rows import QUEUE, settings_in, write_crash
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
@@ -297,6 +298,39 @@ async def test_the_log_says_which_threads_dead_workers_left(storage: Any, caplog
         "one: its worker died; it is in the queue again, retry 1 of 5",
         "two: its worker died 6 times; it is left to a person",
     ]
+
+
+@pytest.mark.parametrize("stop", ["worker", "task"])
+async def test_work_that_stopping_workers_cut_off_is_lost_to_no_person(
+    stop: str, storage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S02: a call takes longer than a worker has when it stops: six deployments left the run to a person."""
+    monkeypatch.setattr(worker_module, "GRACE", 0.0)
+    at_work = asyncio.Event()
+
+    async def work(what: str) -> str:
+        """Work for long."""
+        at_work.set()
+        return await asyncio.Future[str]()
+
+    model = ScriptedModel([submit_plan([{"content": "Work", "tools": ["work"]}]), call("work", what="x")])
+    settings = {"confirm": "never"}
+    async with Agent(model, [work], effects={"work": "read"}, storage=storage, settings=settings) as agent:
+        await agent.submit("Do it", thread_id="t")
+        for _ in range(7):
+            at_work.clear()
+            if stop == "worker":
+                async with agent.worker():
+                    await asyncio.wait_for(at_work.wait(), 10)
+            else:
+                task = asyncio.create_task(agent.run_submitted("t"))
+                await asyncio.wait_for(at_work.wait(), 10)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        info = await agent.info("t")
+        assert (info.status, info.queue, info.problem) == ("queued", QUEUE, "")
+    said = {record.message for record in caplog.records if record.name == "donewhen.work"}
+    assert said == {"t: its worker stopped and cut it off; it is in the queue again"}
 
 
 async def test_work_that_keeps_failing_is_retried_five_times(storage: Any) -> None:
