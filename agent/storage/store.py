@@ -42,8 +42,11 @@ _KIND = "rtrim(prefix, replace(prefix, '.', ''))"
 SQLITE_KINDS = _KINDS.format(kind=_KIND, more=SQLITE_ORDER[0], less=SQLITE_ORDER[1], order="")
 POSTGRES_KINDS = _KINDS.format(kind=_KIND, more=POSTGRES_ORDER[0], less=POSTGRES_ORDER[1], order="USING ~<~")
 
-SHARED_KINDS = ("a2a", "news")
+NEWS = "news"
+SHARED_KINDS = ("a2a", NEWS)
 """Kinds whose third label names something other than a thread."""
+_NEWS_ID = 32
+"""The characters of a notification's id."""
 
 Namespace = tuple[str, ...]
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -245,6 +248,11 @@ def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]
     return [items[int(each.key)] for each in passing]
 
 
+def news_key(id: str, thread_id: str) -> str:
+    """Return the key of a notification, which names its thread, so that both are deleted together."""
+    return f"{id} {store_label(thread_id)}"
+
+
 def is_of_threads(kind: Namespace) -> bool:
     """Return whether the label that follows `kind` names a thread, and not, say, a queue of the same name."""
     return len(kind) == 2 and kind[1] not in SHARED_KINDS
@@ -253,7 +261,8 @@ def is_of_threads(kind: Namespace) -> bool:
 def deletion_statements(
     thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]], order: tuple[str, str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the statements that delete threads and their entries in `("donewhen", kind, label(thread_id))` and below.
+    """Yield the statements that delete threads, their entries in `("donewhen", kind, label(thread_id))` and below, and
+    their notifications that were not delivered yet.
 
     `order` are the operators for more and less by which the index of the prefixes is ordered.
     """
@@ -261,11 +270,15 @@ def deletion_statements(
         return
     marks = ", ".join("?" * len(thread_ids))
     labels = [escape_namespace((store_label(thread_id),))[0] for thread_id in thread_ids]
+    more, less = order
+    yield (
+        f"DELETE FROM store WHERE prefix {more} ? AND prefix {less} ? AND substr(key, {_NEWS_ID + 2}) IN ({marks})",
+        [f"donewhen.{NEWS}.", f"donewhen.{NEWS}/", *(storable(store_label(thread_id)) for thread_id in thread_ids)],
+    )
     for (after,) in kinds:
         if after and after.endswith("/") and is_of_threads(tuple(after[:-1].split("."))):
             prefixes = [f"{after[:-1]}.{each}" for each in labels]
             yield f"DELETE FROM store WHERE prefix IN ({marks})", prefixes
-            more, less = order
             below = " OR ".join([f"(prefix {more} ? AND prefix {less} ?)"] * len(prefixes))
             yield f"DELETE FROM store WHERE {below}", [f"{prefix}{end}" for prefix in prefixes for end in "./"]
     for table in (*tables, "donewhen_threads", "donewhen_events", "donewhen_announced"):

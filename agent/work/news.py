@@ -25,14 +25,14 @@ from urllib.parse import quote, urlsplit
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run, who_is_asked
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.storage.store import NEWS, ThreadStore, news_key
 from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.state.secrets import conceal, hide_known, redact_json
 from donewhen.state.values import map_texts
 
-SPACE = ("donewhen", "news")
+SPACE = ("donewhen", NEWS)
 SECONDS = 10.0
 """Seconds that a webhook has to answer."""
 LEASE = 30.0
@@ -157,7 +157,8 @@ async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, k
         "datacontenttype": "application/json",
         "data": redact_json(data),
     }
-    await store.aput((*SPACE, str(row["notify"])), id, {"event": event, "tries": 0, "due": ""}, index=False)
+    key = news_key(id, data["thread_id"])
+    await store.aput((*SPACE, str(row["notify"])), key, {"event": event, "tries": 0, "due": ""}, index=False)
 
 
 class Notifier:
@@ -230,9 +231,10 @@ class Notifier:
             return None
         return max((datetime.fromisoformat(min(dues)) - datetime.fromisoformat(self._time())).total_seconds(), 0.0)
 
-    async def _deliver(self, id: str, record: Json) -> str | None:
-        """Deliver one; return when to retry, or None if it is done."""
-        await self._write(id, {**record, "due": self._time(LEASE)})
+    async def _deliver(self, key: str, record: Json) -> str | None:
+        """Deliver one; return when to retry, or None if it is done, or was deleted with its thread."""
+        if not await self._change(key, {**record, "due": self._time(LEASE)}):
+            return None
         event = map_texts(hide_known(record["event"], self._secrets), lambda text: conceal(text, self._secrets))
         try:
             async with asyncio.timeout(LEASE):
@@ -248,23 +250,30 @@ class Notifier:
                 tries = int(record["tries"]) + 1
                 _log.warning(
                     "notification %s of thread %s failed and is retried: %s: %s",
-                    id,
+                    event["id"],
                     event["subject"],
                     type(error).__name__,
                     error,
                 )
                 due = self._time(min(2.0**tries, LONGEST_PAUSE))
-                await self._write(id, {**record, "tries": tries, "due": due})
-                return due
+                return due if await self._change(key, {**record, "tries": tries, "due": due}) else None
             _log.error(
-                "notification %s of thread %s is dropped: %s: %s", id, event["subject"], type(error).__name__, error
+                "notification %s of thread %s is dropped: %s: %s",
+                event["id"],
+                event["subject"],
+                type(error).__name__,
+                error,
             )
-        await self._write(id, None)
+        await self._change(key, None)
         return None
 
-    async def _write(self, id: str, record: Json | None) -> None:
+    async def _change(self, key: str, record: Json | None) -> bool:
+        """Write or delete a notification; return False if it is not there any more."""
         async with self._storage.writer() as (_, store):
+            if await store.aget((*SPACE, self.queue), key) is None:
+                return False
             if record is None:
-                await store.adelete((*SPACE, self.queue), id)
+                await store.adelete((*SPACE, self.queue), key)
             else:
-                await store.aput((*SPACE, self.queue), id, record, index=False)
+                await store.aput((*SPACE, self.queue), key, record, index=False)
+            return True

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import standardwebhooks
 from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work import news
-from donewhen.agent.work.thread_rows import DUE_NOW
+from donewhen.agent.work.news import Notifier
+from donewhen.agent.work.thread_rows import DUE_NOW, QUEUE
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.screens.shell import scripted, user_in
-from tests.kit.storage.cases import Storage, open_storage
+from tests.kit.storage.cases import Storage, fresh_url, key_of, open_storage
 
 Json = dict[str, Any]
 
@@ -194,6 +196,31 @@ async def test_what_one_process_could_not_deliver_another_does(works: bool) -> N
     async with Agent(asking(), storage=storage, notify=take) as agent, agent.worker() if works else nullcontext():
         await asyncio.wait_for(there.wait(), 60)
     assert kinds(heard) == ["waiting"]
+
+
+@pytest.mark.parametrize("by", ["delete", "prune"])
+@pytest.mark.parametrize("kind", ["sqlite-sealed", "postgres"])
+async def test_news_of_a_deleted_thread_are_deleted(kind: str, by: str, tmp_path: Path) -> None:
+    """R02, S04: what was not delivered goes with its thread, also while it is being sent; others' news stay."""
+    storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
+    model, sending = ScriptedModel(roles={"triage": [answer("Done.")] * 3}), asyncio.Event()
+
+    async def broken(event: Json) -> None:
+        if event["subject"] == "gone" and sending.is_set():
+            await agent.delete("gone") if by == "delete" else await agent.prune(timedelta(0), owner="ann")
+        raise OSError("no network")
+
+    async with Agent(model, storage=storage, notify=broken) as agent:
+        for name, owner in (("gone", "ann"), ("gone.2", "ann"), ("other", "bob")):
+            await agent.start("Paint it", thread_id=name, owner=owner)
+        await agent.aclose(patience=0.1)
+        if by == "delete":
+            await agent.delete("gone.2")
+        sending.set()
+        await _make_due(storage)
+        await Notifier(storage, QUEUE, broken).deliver()
+        async with storage.reader() as (_, store):
+            assert [item.value["event"]["subject"] for item in await store.asearch(news.SPACE)] == ["other"]
 
 
 async def _make_due(storage: Storage) -> None:
