@@ -43,6 +43,8 @@ MOST_CHANGES = 100
 """The most changes of a schedule that are stored."""
 SUCCEEDED = ("completed", "answered")
 ONLY_THESE = "its times, owner, settings and metadata can change; goal, steps and what they may do need a new plan"
+POLICY = ("on_question", "default_answer", "question_seconds")
+"""The settings that say how questions are answered without a person."""
 _log = logging.getLogger("donewhen.work")
 PATIENCE = 10.0
 MOST_DUE = 100
@@ -232,8 +234,9 @@ class Schedules:
             metadata: That of its later runs, key by key.
             by: Who changes it; `changes` of the schedule has it.
 
-        Raises ScheduleError for unknown times, for a change that changes nothing, and for settings by which more would
-        be done without asking than was approved.
+        Raises ScheduleError for unknown times, for a change that changes nothing, and for settings that ask less than
+        was approved: less careful `confirm` or `approvals`, another `answered_by`, and another `on_question`,
+        `default_answer` or `question_seconds`, unless `on_question` is then `wait`.
         """
         by = check_name("by", by)
         async with self._lock(id) as store:
@@ -473,9 +476,11 @@ def _new_settings(id: str, before: Json, given: SettingsLike) -> Json:
     """Return the settings with those that are given. Raises ScheduleError if they ask less than was approved."""
     old = stored_settings(before)
     new = merge_settings(old, given)
-    for name in NEVER_LOWERED:
-        if CARE[name][getattr(new, name)] < CARE[name][getattr(old, name)]:
-            raise ScheduleError(f"schedule {id}: {name} was {getattr(old, name)!r} when it was approved; {ONLY_THESE}")
+    less = [name for name in NEVER_LOWERED if CARE[name][getattr(new, name)] < CARE[name][getattr(old, name)]]
+    fixed = () if new.on_question == "wait" else POLICY
+    less += [name for name in ("answered_by", *fixed) if getattr(new, name) != getattr(old, name)]
+    for name in less:
+        raise ScheduleError(f"schedule {id}: {name} was {getattr(old, name)!r} when it was approved; {ONLY_THESE}")
     return {**before, **new.model_dump(mode="json", exclude_unset=True)}
 
 

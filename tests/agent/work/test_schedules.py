@@ -223,6 +223,8 @@ async def test_what_the_approval_covers_is_not_changed(storage: Any) -> None:
             ({"schedule": {"at": "08:30"}}, "nothing"),
             ({"settings": {"approvals": "never"}}, "new plan"),
             ({"settings": {"approvals": "plan"}}, "new plan"),
+            ({"settings": {"on_question": "assume"}}, "on_question was 'wait'"),
+            ({"settings": {"answered_by": {"tool": "eve"}}}, "answered_by"),
             ({}, "nothing"),
         ):
             with pytest.raises(ScheduleError, match=why):
