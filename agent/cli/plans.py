@@ -82,7 +82,7 @@ def delete_with_runs(view: StorageView, id: str, *, yes: bool) -> Exit:
         found, cursor, runs = _find_schedule(id, await agent.schedules.list()), None, list[str]()
         while True:
             page = await agent.threads(500, prefix=found.id, cursor=cursor)
-            runs += [info.thread_id for info in page if info.metadata.get("schedule") == found.id]
+            runs += [info.thread_id for info in page if info.schedule == found.id]
             if (cursor := page.cursor) is None:
                 return found, runs
 

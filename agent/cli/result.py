@@ -42,10 +42,9 @@ def short_id(thread_id: str) -> str:
 
 def run_again_words(info: ThreadInfo, status: str, storage: str | None) -> str | None:
     """Return the command that makes a scheduled run again for its own time, if it ended without success; else None."""
-    id, moment = info.metadata.get("schedule"), info.metadata.get("moment")
-    if not (id and moment) or status not in ("failed", "partial", "exhausted", "cancelled"):
+    if not info.schedule or status not in ("failed", "partial", "exhausted", "cancelled"):
         return None
-    words = ["donewhen", "schedules", "run", str(id), "--for", str(moment)]
+    words = ["donewhen", "schedules", "run", info.schedule, "--for", info.moment]
     return shlex.join([*words, *(["--storage", storage] if storage else [])])
 
 

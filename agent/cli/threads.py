@@ -92,7 +92,7 @@ def _row_text(info: ThreadInfo) -> str:
 
 def _goal_text(info: ThreadInfo) -> str:
     """Return the goal of a run; that of a scheduled one without the last paragraph, which says for when it is."""
-    return info.goal.rpartition("\n\n")[0] or info.goal if "schedule" in info.metadata else info.goal
+    return info.goal.rpartition("\n\n")[0] or info.goal if info.schedule else info.goal
 
 
 def show_thread(view: StorageView, thread: str | None, observation: str | None = None) -> int:

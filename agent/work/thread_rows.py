@@ -85,6 +85,10 @@ class ThreadInfo:
     """The `outcome.code` of a run that has ended."""
     spent: Mapping[str, float] = field(default_factory=dict)
     """What its last request had spent when it last waited or ended."""
+    schedule: str = ""
+    """The id of the schedule of which it is a run; "" if of none."""
+    moment: str = ""
+    """The time of that schedule for which it runs, ISO 8601."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -383,6 +387,7 @@ async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
 
 def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
     """Return a row in its public form."""
+    schedule, _, moment = str(row.get("schedule") or "").partition(" ")
     return ThreadInfo(
         thread_id,
         row.get("goal", ""),
@@ -397,6 +402,8 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         _time_in(row),
         row.get("code", ""),
         row.get("spent") or {},
+        schedule,
+        moment,
     )
 
 

@@ -1,7 +1,9 @@
 """`donewhen schedules`: a goal that recurs, from the confirming run to the verbs that people have over it."""
 
+import asyncio
 import json
 
+from donewhen import Agent
 from donewhen.clients import moments_text
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.screens.shell import Exit, Shell, scripted
@@ -119,7 +121,8 @@ def test_a_waiting_run_holds_its_schedule_up(shell: Shell) -> None:
 
 
 def test_a_schedule_is_deleted_with_its_runs(shell: Shell) -> None:
-    """P18: --runs deletes the threads of its runs, too, if somebody agrees; those of another schedule stay."""
+    """P18: --runs deletes the threads of its runs, too, if somebody agrees; those of another schedule stay, as does a
+    thread of which only its caller says that it is a run; nothing offers to run that one for a time again."""
     with scripted(shell, triage=[PLAN, PLAN]):
         for _ in range(2):
             shell.run("--timezone", "Asia/Tokyo")
@@ -127,12 +130,22 @@ def test_a_schedule_is_deleted_with_its_runs(shell: Shell) -> None:
     one, two = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
     first, other = (shell("schedules", "run", each["id"]).stdout.strip() for each in (one, two))
     shell("cancel", first)
+    mine, (runs,) = f"{one['id']}-mine", (shell.home / "state").rglob("*.db")
+
+    async def submit() -> None:
+        async with Agent("demo", storage=runs) as agent:
+            await agent.submit("report", thread_id=mine, metadata={"schedule": one["id"], "moment": "2026-01-01"})
+            await agent.cancel(mine)
+
+    asyncio.run(submit())
+    shown = shell("show", mine).stdout
+    assert ("report" in shown, "schedules run" in shown) == (True, False)
     unasked = shell("schedules", "delete", one["id"], "--runs")
     assert (unasked.exit_code, "add --yes" in unasked.stderr) == (Exit.USAGE, True)
     deleted = shell("schedules", "delete", one["id"], "--runs", "--yes", "--json")
     assert json.loads(deleted.stdout)["runs"] == [first]
     left = [each["thread_id"] for each in json.loads(shell("threads", "--json").stdout)["threads"]]
-    assert sorted(left) == sorted([one["thread_id"], two["thread_id"], other])
+    assert sorted(left) == sorted([one["thread_id"], two["thread_id"], other, mine])
 
 
 def test_a_thread_that_only_made_a_schedule_is_no_template(shell: Shell) -> None:

@@ -258,7 +258,8 @@ async def test_a_failed_run_is_made_again_for_its_own_time(storage: Any) -> None
             with pytest.raises(ScheduleError, match=why):
                 await agent.schedules.run(id, moment=wrong)
         other = await agent.schedules.run(id, moment=skipped)
-        assert other != again
+        info = await agent.info(other)
+        assert (other != again, info.schedule, info.moment) == (True, id, shown.skipped[0]["at"])
         assert (await agent.info(other)).metadata["moment"] == shown.skipped[0]["at"]
 
 
