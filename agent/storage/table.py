@@ -87,8 +87,8 @@ _OLDEST = (
 class RowStore(BaseStore):
     """The store of a database: LangGraph's, that also executes the SQL of our own tables.
 
-    The statements are those of this file, in the SQL that SQLite and PostgreSQL have in common, with `?` for values.
-    Each is executed in a transaction of its own.
+    The statements are in the SQL that SQLite and PostgreSQL have in common, with `?` for values. Each is executed in a
+    transaction of its own, except those of `put_with_next`.
     """
 
     __slots__ = ()
@@ -243,7 +243,7 @@ class ThreadTable:
         line: list[Any] = [*sorted(row for row in firsts if row[0] is not None), *rest]
         return list({row[1]: row for row in line}.values())[:limit]
 
-    async def put_schedule(self, id: str, queue: str, due: str, *, only_new: bool = False) -> None:
+    async def put_due_time(self, id: str, queue: str, due: str, *, only_new: bool = False) -> None:
         """Write when a schedule is to be examined next; with `only_new`, only if it has no such time yet."""
         on_conflict = "NOTHING" if only_new else "UPDATE SET queue = excluded.queue, due = excluded.due"
         await self.store.put_row(
@@ -251,18 +251,18 @@ class ThreadTable:
             [id, queue, due],
         )
 
-    async def delete_schedule(self, id: str) -> None:
-        """Examine a schedule no more."""
+    async def delete_due_time(self, id: str) -> None:
+        """Delete when a schedule is to be examined, so that it is examined no more."""
         await self.store.put_row("DELETE FROM donewhen_due WHERE id = ?", [id])
 
-    async def find_schedules(self, queue: str, now: str, limit: int) -> list[str]:
+    async def find_due_schedules(self, queue: str, now: str, limit: int) -> list[str]:
         """Return the schedules of a queue that are due, the longest due first."""
         rows = await self.store.read_rows(
             "SELECT id FROM donewhen_due WHERE queue = ? AND due <= ? ORDER BY due LIMIT ?", [queue, now, limit]
         )
         return [row[0] for row in rows]
 
-    async def list_schedule_ids(self) -> set[str]:
+    async def list_with_due_time(self) -> set[str]:
         """Return the ids of all schedules that have a due time."""
         return {row[0] for row in await self.store.read_rows("SELECT id FROM donewhen_due", [])}
 

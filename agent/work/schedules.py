@@ -34,7 +34,7 @@ from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_set
 
 SPACE = SCHEDULES
 GRACE = timedelta(minutes=5)
-"""How late a run may start before it counts as missed."""
+"""How late a run may start before it counts as missed, if the schedule has `missed: skip`."""
 MOST_MOMENTS = 10_000
 """The most times examined at once; the next poll continues from there."""
 KEPT = 10
@@ -88,7 +88,8 @@ class ScheduleInfo:
     skipped: list[Json] = field(default_factory=list)
     """The last times without a run: `at`, `why`."""
     changes: list[Json] = field(default_factory=list)
-    """The last changes of its times, owner and settings: `at`, `by`, and `changed`, each name with before and after."""
+    """The last changes of its times, owner, settings and metadata: `at`, `by`, and `changed`, each name with before and
+    after."""
     problem: str = ""
     """Why it does not run: what is damaged, or unknown on this machine; "" if all is well."""
 
@@ -109,7 +110,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
     if row.get("status") in ENDED or row.get("kept") == id:  # it was stored before, and may have been deleted
         return
     if (before := await store.aget(SPACE, id)) is not None:
-        await store.threads.put_schedule(
+        await store.threads.put_due_time(
             id, str(before.value.get("queue") or QUEUE), _due_text(before.value), only_new=True
         )
     else:
@@ -210,7 +211,7 @@ class Schedules:
                 row = await _read_row(store, id)
             if self._withdraw and (last := row.get("last")):
                 await self._withdraw(last["thread_id"], "its schedule was deleted before it began")
-            await store.threads.delete_schedule(id)
+            await store.threads.delete_due_time(id)
             await store.adelete(SPACE, id)
 
     async def change(
@@ -293,7 +294,7 @@ class Schedules:
             await self._add_missing(store)
             self._is_complete = True
         now, started = now or datetime.fromisoformat(store.threads.now()), list[str]()
-        for id in await store.threads.find_schedules(queue, time_text(now), MOST_DUE):
+        for id in await store.threads.find_due_schedules(queue, time_text(now), MOST_DUE):
             with suppress(ThreadBusy):  # another worker has it
                 async with self._lock(id, patience=0.0) as own:
                     if thread_id := await self._start_one(own, id, queue, now):
@@ -302,13 +303,13 @@ class Schedules:
 
     async def _add_missing(self, store: ThreadStore) -> None:
         """Write due times for the schedules that an older version stored without."""
-        stored_ids, (items, _) = await store.threads.list_schedule_ids(), await store.read_each(SPACE)
+        stored_ids, (items, _) = await store.threads.list_with_due_time(), await store.read_each(SPACE)
         missing = [item for item in items if item.key not in stored_ids]
         if missing:
             async with self._storage.writer() as (_, own):
                 for item in missing:
                     queue = str(item.value.get("queue") or QUEUE)
-                    await own.threads.put_schedule(item.key, queue, _due_text(item.value), only_new=True)
+                    await own.threads.put_due_time(item.key, queue, _due_text(item.value), only_new=True)
 
     async def _start_one(self, store: ThreadStore, id: str, queue: str, now: datetime) -> str | None:
         """Queue the run of a locked schedule, if one is due; return its thread.
@@ -318,7 +319,7 @@ class Schedules:
         row: Json = {}
         try:
             if (item := await store.aget(SPACE, id)) is None:
-                await store.threads.delete_schedule(id)
+                await store.threads.delete_due_time(id)
                 return None
             row = {**item.value, "problem": ""}
             is_due = not row["paused"] and row["queue"] == queue
@@ -330,7 +331,7 @@ class Schedules:
             problem = _problem_text(error)
             if row.get("problem", problem) != problem:
                 await store.aput(SPACE, id, {**row, "problem": problem}, index=False)
-            await store.threads.put_schedule(id, queue, time_text(now + BROKEN))
+            await store.threads.put_due_time(id, queue, time_text(now + BROKEN))
             _log.warning("schedule %s is set aside: %s", id, problem)
             return None
         if moment and request:
@@ -414,7 +415,7 @@ async def _write(store: ThreadStore, row: Json, now: datetime | None = None) -> 
     """Store a schedule, and then when it is examined next: after `now`, even if it waits for its last run."""
     await store.aput(SPACE, row["id"], row, index=False)
     soon = time_text((now or datetime.now(UTC)) + BUSY)
-    await store.threads.put_schedule(row["id"], row["queue"], max(_due_text(row), soon))
+    await store.threads.put_due_time(row["id"], row["queue"], max(_due_text(row), soon))
 
 
 def _due_text(row: Mapping[str, Any]) -> str:

@@ -200,8 +200,8 @@ async def test_a_tick_reads_what_is_due_and_nothing_else(storage: Any) -> None:
             await store.aput(SCHEDULES, id, kept, index=False)
         (thread,) = await agent.schedules.start_due(QUEUE)  # it takes up what an older version kept
         assert thread.startswith("0007-")
-        assert await store.threads.find_schedules(QUEUE, (now + timedelta(hours=3)).isoformat(), 9) == ["0007"]
-        assert len(await store.threads.find_schedules(QUEUE, (now + timedelta(hours=5)).isoformat(), 2000)) == 300
+        assert await store.threads.find_due_schedules(QUEUE, (now + timedelta(hours=3)).isoformat(), 9) == ["0007"]
+        assert len(await store.threads.find_due_schedules(QUEUE, (now + timedelta(hours=5)).isoformat(), 2000)) == 300
 
 
 async def test_a_users_thread_takes_no_schedules_place(storage: Any) -> None:

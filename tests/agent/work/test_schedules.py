@@ -310,7 +310,7 @@ async def rewind(agent: Agent, id: str, hours: int) -> None:
         assert item
         since = (datetime.fromisoformat(item.value["confirmed"]) - timedelta(hours=hours)).isoformat()
         await store.aput(SPACE, id, {**item.value, "confirmed": since, "seen": since}, index=False)
-        await store.threads.put_schedule(id, QUEUE, "")
+        await store.threads.put_due_time(id, QUEUE, "")
 
 
 async def test_a_deleted_schedule_stays_deleted(storage: Any) -> None:
