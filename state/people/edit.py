@@ -82,14 +82,15 @@ def _short_criterion(criterion: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes multi-line texts as blocks, and no anchors."""
+    """Writes multi-line texts as blocks, and no anchors; `_Loader` reads the same values."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = '"' if "\x85" in text else "|" if "\n" in text else None  # only an escaped U+0085 is read as itself
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -173,7 +174,8 @@ for _tag, _regex, _first in (
     ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
     ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", pattern(rf"^(?:{_regex})$"), list(_first))
+    for _either in (_Loader, _Dumper):  # which quotes a text that would be read as another value
+        _either.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", pattern(rf"^(?:{_regex})$"), list(_first))
 
 
 def _refuse(where: Any, problem: str) -> None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from donewhen.state.people.answers import Answer, read_draft
-from donewhen.state.people.edit import plan_document
+from donewhen.state.people.edit import PlanEdit, edit_plan, plan_document
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.written import strip_invisible
 from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, read_answer, with_step
@@ -121,6 +121,33 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, named: str) -> No
 
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: strip_invisible(text).strip() == text.strip() != "")
+DATA = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.sampled_from(
+        ["1e5", "-2E3", "1234e56", "-0", "one\x85two", "one\x85two\nthree", "\n ", "no", "~", "0o7", "1_0"]
+    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=8), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(arguments=st.dictionaries(st.text(max_size=8), DATA, max_size=3))
+@example(arguments={"commit": "1234e56", "count": "-2E3", "1e5": 1e5})
+@example(arguments={"line": "one\x85two", "lines": "one\x85two\nthree", "a\x85b": "\x85"})
+def test_the_arguments_of_any_check_survive_their_own_text(arguments: dict[str, Any]) -> None:
+    """C02: texts stay texts, whatever they look like, and keep each character; an approval was an edit."""
+    check = {"tool": "a", "arguments": arguments, "expect": "ok"}
+    step = {**PLAN["steps"][0], "done_when": [{"text": "It is there", "check": check, "judge": False}]}
+    plan = {**PLAN, "steps": [step]}
+    edit = edit_plan({"plan": plan_document({"plan": plan})}, plan)
+    assert isinstance(edit, PlanEdit), edit
+    assert (edit.plan["steps"], edit.changed) == (plan["steps"], False)
+
+
 STEP = st.fixed_dictionaries(
     {
         "content": TEXT | st.sampled_from(["a\n- b: c", "no", "1.0", "~", "08:30", "# a", "a: b", " - x\n\n\ty ", "'"]),
