@@ -852,7 +852,7 @@ class Runner:
             if live.muted:
                 call.options = QUIETLY
 
-        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.cancel, advice)
+        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.run_ahead, advice)
         with suppress(GraphDrained):
             async with aclosing(self.carry_out(call, decide)) as parts:
                 async for part in parts:

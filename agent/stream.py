@@ -12,7 +12,6 @@ from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
 from donewhen.graph.events import EventLog, use_log
-from donewhen.graph.executors.executor import CANCEL
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.events import Event
@@ -130,9 +129,8 @@ class LiveRun:
         """Stop at the next clean point; safe to call from any thread."""
         self.control.request_drain("drain")
 
-    def cancel(self) -> None:
-        """Stop at the next clean point, because the run is cancelled; from now on, wait for no listener."""
-        self.control.request_drain(CANCEL)
+    def run_ahead(self) -> None:
+        """Wait for no listener from now on."""
         self._paced = False
         self._confirm_last()
 
