@@ -501,7 +501,7 @@ class Agent:
 
     async def get(self, thread_id: str | Run, *, output_type: Any = None) -> Run:
         """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
-        return (await self._reader(output_type).read(id_of(thread_id)))[0]
+        return (await self._with_output(output_type).read(id_of(thread_id)))[0]
 
     async def conversation(self, thread_id: str | Run) -> Conversation:
         """Return the run of a thread with all that was said and observed on it. Raises UnknownThread."""
@@ -529,7 +529,7 @@ class Agent:
         (pieces of speech, thinking, `todos`, `custom`) is only in the run's own stream. A run that nobody works on
         ends with the status `running` and the reason. Raises UnknownThread, and ConfigError for an invalid cursor.
         """
-        runner = self._reader()
+        runner = self._runner
         async for pair in watch_run(runner, id_of(thread_id), cursor, after, secrets=self.secrets):
             yield pair
 
@@ -639,7 +639,7 @@ class Agent:
 
     def _runner_for(self, thread_id: str, tools: Sequence[BaseTool] = (), output_type: Any = None) -> Runner:
         """Return a runner for a thread, with these tools or with those that its run got earlier in this process."""
-        return self._add_tools(self._reader(output_type), thread_id, tools)
+        return self._add_tools(self._with_output(output_type), thread_id, tools)
 
     def _add_tools(self, runner: Runner, thread_id: str, tools: Sequence[BaseTool]) -> Runner:
         if not (own_tools := tools or self._tools_by_thread.get(thread_id)):
@@ -651,7 +651,7 @@ class Agent:
         check_options(StartOptions, options)
         if (request_id := options.get("request_id")) == "":  # such as a blank cell
             raise ConfigError("request_id is empty: name the request, or leave it out")
-        runner = self._reader(options.get("output_type"))
+        runner = self._with_output(options.get("output_type"))
         request = Request(
             read_goal(goal),
             with_context(runner.merge(options.get("settings")), options.get("context")),
@@ -665,8 +665,8 @@ class Agent:
         )
         return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 
-    def _reader(self, output_type: Any = None) -> Runner:
-        """Return a runner without the additional tools of single runs, which reading does not need."""
+    def _with_output(self, output_type: Any) -> Runner:
+        """Return the runner, with this type of the result if one is wanted."""
         return self._runner if output_type is None else replace(self._runner, form=OutputForm.for_type(output_type))
 
     def _stream(

@@ -176,7 +176,7 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
 
 
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether the run's state lacks the request of its thread's row, because a worker died before."""
+    """Return whether the run's state lacks the request of its thread's row: it is queued, or its worker died before."""
     queued = _queued_ids(row)
     return bool(queued) and queued[-1] not in _known_ids(values)
 

@@ -28,8 +28,8 @@ RunStatus = Literal[
 class Run:
     """The state of one thread; `to_dict` returns it as JSON.
 
-    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (interrupted: `resume`
-    continues it), or `queued` (for a worker).
+    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `queued` (for a worker), or `running`:
+    somebody works on it, or, if `problem` says so, nobody does and `resume` continues it.
     """
 
     thread_id: str

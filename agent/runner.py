@@ -678,7 +678,7 @@ class Runner:
         toolbox = self.executors.toolbox
         return (toolbox[tool].tool.metadata or {}).get("undo") if tool in toolbox else None
 
-    # The one way to the graph ------------------------------------------------------------------------------------
+    # Driving the graph -----------------------------------------------------------------------------------------------
 
     async def carry_out(self, call: GraphCall, decide: Decide) -> AsyncGenerator[Any]:
         """Hold a thread, let `decide` choose the act, and carry it out until the run pauses, ends or is cancelled.

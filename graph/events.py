@@ -71,8 +71,9 @@ class Standing(TypedDict):
 class EventLog:
     """Numbers the events of a thread, in the order in which they happen, and stores all but the `PASSING` ones.
 
-    No number is used twice: each holder of the thread continues from the `rest` of the last one. That is stored before
-    the graph is called, with `AHEAD` added for events that may be sent without being stored.
+    Each holder of the thread continues from the `rest` of the last one. That is stored before the graph is called, with
+    `AHEAD` added for events that may be sent without being stored. So no number is used twice, except by streams in
+    which nothing changes (`open`).
     """
 
     def __init__(self, thread_id: str) -> None:

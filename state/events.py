@@ -18,8 +18,8 @@ class Placed(TypedDict):
     turn: int
     """The number of the request on the thread, from 1."""
     seq: int
-    """Greater than that of any earlier event of the thread, in any process. The same in every stream and in `watch`, so
-    use it as a cursor."""
+    """Greater than that of any earlier event of the thread, in any process; but streams in which nothing changes begin
+    and end with the same two numbers. An event has the same in every stream and in `watch`, so use it as a cursor."""
     after: int
     """The `seq` of the last stored event before this one, or 0. If you have that event, or a later one, you missed only
     events that are not stored, such as pieces of speech."""

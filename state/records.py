@@ -70,7 +70,7 @@ class Pause(TypedDict, total=False):
     tool_call_id: str
     """The tool call that shows the pause in the conversation."""
     asked_at: str
-    """ISO 8601; only of the current pause."""
+    """ISO 8601: since when it is open; missing until it is asked."""
     answered_by: str
     """Who alone may answer; anybody if missing."""
     meanwhile: list[Meanwhile]
@@ -505,7 +505,7 @@ class Call(TypedDict, total=False):
     """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]
     asked: int
-    """The number of questions its tool has asked."""
+    """How often its tool has stopped to ask."""
     planned: bool
     """True if the call comes from the plan, not from a reply."""
     program: Json
