@@ -40,10 +40,6 @@ STRICT_RESUME_KEY = "__pregel_strict_resume"
 """Key of a call's configuration: answering an interrupt that is not open is an error."""
 _BEFORE_1970 = 0x01B21DD213814000
 """From the beginning of the calendar to that of Unix time, in the units of a checkpoint's id: 100 nanoseconds."""
-OVERRIDDEN: dict[str, tuple[str, ...]] = {
-    "langgraph.store.memory:InMemoryStore": ("_data",),
-}
-"""Private attributes that `agent/storage` uses or overrides, by class."""
 
 
 def let_ids_follow(id: str) -> int | None:
