@@ -249,7 +249,9 @@ async def test_a_receipt_is_saved_and_checked(tmp_path: Path) -> None:
         await playwright.expect(found).to_contain_text("as they were written; signed with ")
         file.write_text(file.read_text("utf-8").replace("Four.", "Five."), "utf-8")
         await tab.set_input_files(".receipt input[type=file]", file)
-        await playwright.expect(found).to_have_text(re.compile(r"receipt\.json: Line \d+ was changed\."))
+        await playwright.expect(found).to_have_text(
+            re.compile(r"receipt\.json: Line \d+ \(line \d+ of the file\) was changed\.")
+        )
         assert not (complaints := await axe(tab)), complaints
         (tmp_path / "note.json").write_text("{}")
         await tab.set_input_files(".receipt input[type=file]", tmp_path / "note.json")
