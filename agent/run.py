@@ -148,11 +148,6 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     return cast(tuple[Pause, ...], (asked, *rest))
 
 
-def who_is_asked(pause: Pause) -> Json:
-    """Return the field of an open question with who alone may answer; {} for anybody."""
-    return {"answered_by": pause["answered_by"]} if pause.get("answered_by") else {}
-
-
 def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
     """Return the snapshot. Raises UnknownThread if the thread never had a run."""
     if not snapshot.created_at:

@@ -707,7 +707,8 @@ def delete_schedule(
     """Delete a schedule; a queued run is cancelled, the threads of its runs are kept."""
     if with_runs:
         at(storage, json, lambda view: _plans.delete_with_runs(view, schedule, yes=yes))
-    at(storage, json, lambda view: _plans.on_schedule(view, "delete", schedule))
+    else:
+        at(storage, json, lambda view: _plans.on_schedule(view, "delete", schedule))
 
 
 @plans.command("list")

@@ -10,7 +10,7 @@ from donewhen import Agent, ConfigError
 from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import add_assignments, read_limits, read_values
 from donewhen.agent.cli.result import short_id
-from donewhen.agent.cli.screen.asking import agrees
+from donewhen.agent.cli.screen.asking import UNASKED, ask_consent
 from donewhen.agent.cli.screen.terminal import clean, open_terminal, shorten
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.clients import ROLES
@@ -94,12 +94,10 @@ def delete_with_runs(view: StorageView, id: str, *, yes: bool) -> Exit:
     schedule, runs = view.ask(find)
     if yes and schedule.id != id:
         raise ScheduleError(f"there is no schedule {id!r}; to delete {schedule.id!r}, give the whole id with --yes")
-    if not yes:
-        if not terminal.interactive:
-            raise ConfigError("runs are deleted if somebody agrees, and nobody can be asked here: add --yes")
-        terminal.line(f"Schedule {schedule.id}: {shorten(schedule.title, 68)}; runs: {len(runs)}")
-        if not agrees(terminal, "[y] delete it and its runs with all their data  [n] keep all"):
-            return Exit.FAILED
+    about = f"Schedule {schedule.id}: {shorten(schedule.title, 68)}; runs: {len(runs)}"
+    legend = "[y] delete it and its runs with all their data  [n] keep all"
+    if not (yes or ask_consent(terminal, about, legend, UNASKED.format("runs are"))):
+        return Exit.FAILED
     view.ask(delete)
     line = f"deleted {schedule.id}: {shorten(schedule.title, 68)}; runs deleted: {len(runs)}"
     return view.finish({"deleted": schedule.id, "runs": runs}, [line])

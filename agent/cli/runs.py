@@ -28,7 +28,7 @@ from donewhen.agent.cli.options import (
     resolve_folder,
 )
 from donewhen.agent.cli.result import run_again_words
-from donewhen.agent.cli.screen.asking import PROMPT, agrees, require_meant
+from donewhen.agent.cli.screen.asking import PROMPT, agrees, is_meant
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log, repeats
@@ -158,7 +158,7 @@ def resume_thread(
     info = output.view.thread(thread, ("waiting", "running") if thread is None else ())
     decides = value is not MISSING or reply.steer or output.yes
     keys = "[y] this one is meant  [n] leave it"
-    if decides and thread is None and not require_meant(_terminal(output, {}), info, keys):
+    if decides and thread is None and not is_meant(_terminal(output, {}), info, keys):
         return Exit.FAILED
     at_work = value is not MISSING and info.queue and info.status == "running"
     if detach or at_work or info.queue not in ("", QUEUE):  # only workers that have its tools can continue it

@@ -27,7 +27,7 @@ from donewhen.agent.cli.result import (
     short_id,
 )
 from donewhen.agent.cli.runs import QUEUE
-from donewhen.agent.cli.screen.asking import agrees, require_meant
+from donewhen.agent.cli.screen.asking import UNASKED, ask_consent, is_meant
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
@@ -286,7 +286,7 @@ def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_
     info = view.thread(thread)
     if thread is None and not dry_run:
         terminal = open_terminal(plain=view.config.plain, may_ask=not view.json)
-        if not require_meant(terminal, info, "[y] put back what it changed  [n] leave it"):
+        if not is_meant(terminal, info, "[y] put back what it changed  [n] leave it"):
             return Exit.FAILED
     elif thread is None and not view.json:
         print(f"Thread {clean(short_id(info.thread_id))}: {shorten(info.goal, 68)}", file=sys.stderr)
@@ -353,12 +353,9 @@ def delete_thread(view: StorageView, thread: str, *, yes: bool) -> Exit:
         raise UnknownThread(
             f"there is no thread {thread!r}; to delete {info.thread_id!r}, give the whole id with --yes"
         )
-    if not yes:
-        if not terminal.interactive:
-            raise ConfigError("a thread is deleted if somebody agrees, and nobody can be asked here: add --yes")
-        terminal.line(f"Thread {info.thread_id}: {shorten(info.goal, 68)}")
-        if not agrees(terminal, "[y] delete it with all its data  [n] keep it"):
-            return Exit.FAILED
+    about, unasked = f"Thread {info.thread_id}: {shorten(info.goal, 68)}", UNASKED.format("a thread is")
+    if not (yes or ask_consent(terminal, about, "[y] delete it with all its data  [n] keep it", unasked)):
+        return Exit.FAILED
     ids = view.ask(lambda agent: agent.delete(info.thread_id))
     also = f", with its schedule{'s' * (len(ids) > 1)} {', '.join(ids)}" if ids else ""
     return view.finish({"deleted": [info.thread_id], "schedules": ids}, [f"{info.thread_id} deleted{also}"])

@@ -23,9 +23,10 @@ from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
 from donewhen.agent.config import Config
-from donewhen.agent.run import Run, who_is_asked
+from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import NEWS, ThreadStore, news_key
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
@@ -128,7 +129,7 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
         data["questions"] = [
-            {**{key: pause.get(key) for key in keys}, **who_is_asked(pause), "text": pause["text"][:MOST_TEXT]}
+            {**{key: pause.get(key) for key in keys}, **load_pause(pause).asked_of, "text": pause["text"][:MOST_TEXT]}
             for pause in run.pending[:MOST_QUESTIONS]
         ]
     elif run.outcome:

@@ -27,7 +27,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
-from donewhen.state.plan.schedule import SCHEDULES, Schedule, iso_text, occurrences, zone_of
+from donewhen.state.plan.schedule import SCHEDULES, Schedule, iso_text, occurrences, with_times, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_settings, stored_settings
@@ -461,13 +461,9 @@ async def _find_moment(store: ThreadStore, row: Mapping[str, Any], asked: dateti
 
 def _new_times(id: str, before: Json, default: Json, given: Mapping[str, Any]) -> Json:
     """Return the times with those that are given. Raises ScheduleError for what names none."""
-    ways = ("every_minutes", "at", "cron")
     kept = {key: value for key, value in default.items() if value is not None}
-    if any(given.get(way) is not None for way in ways):
-        gone = (*ways, "weekdays") if given.get("at") is None else ways
-        kept = {key: value for key, value in kept.items() if key not in gone}
     try:
-        times = Schedule.model_validate({**kept, **given}).model_dump(mode="json")
+        times = Schedule.model_validate(with_times(kept, given)).model_dump(mode="json")
     except ValidationError as error:
         raise ScheduleError(f"schedule {id}: {'; '.join(option_problems(Schedule, error))}") from None
     return {key: value for key, value in times.items() if key in before or value is not None}

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from donewhen.agent.gate import left_to_policy, policy_seconds
 from donewhen.agent.request import Request
-from donewhen.agent.run import Run, who_is_asked
+from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
@@ -216,7 +216,7 @@ def _pause_summary(pause: Pause) -> Json:
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
     summary |= {key: pause[key] for key in ("schema", "language") if key in pause}
-    summary |= who_is_asked(pause)
+    summary |= asked.asked_of
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
     return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS], "text": shown}
 

@@ -101,9 +101,9 @@ class QuestionPause(OpenQuestion):
             return Answer("cancel", "nobody answered")
         if settings.on_question == "default" and settings.default_answer.strip():
             return Answer("answer", settings.default_answer, value=settings.default_answer)
-        return self.declined()
+        return self.decline()
 
-    def declined(self) -> Answer:
+    def decline(self) -> Answer:
         """Return that nobody answered, and what the model is to do then."""
         return Answer("declined", ASSUME.format(where="the result" if self.step else "`speak`"))
 
@@ -171,7 +171,7 @@ class FormPause(QuestionPause):
         if answer.kind != "answer":
             return answer
         filled = self.read(answer.text)
-        return filled if isinstance(filled, Answer) and filled.kind == "answer" else self.declined()
+        return filled if isinstance(filled, Answer) and filled.kind == "answer" else self.decline()
 
     def value_of(self, answer: Answer) -> Any:
         """Return the filled form."""

@@ -150,15 +150,19 @@ class Toolbox(dict[str, "KnownTool"]):
         return chosen
 
 
-WORDS = frozenset(("description", "title", "examples", "$comment"))
-"""What a schema only says, in words."""
+WORDS, VALUES = frozenset(("description", "title", "examples", "$comment")), frozenset(("default", "const", "enum"))
+"""The keys of a schema with what it only says, in words, and with values of its arguments."""
+
+
+NAMES_INSIDE = frozenset(("properties", "$defs", "definitions"))
+"""Those whose keys are names."""
 
 
 def _without_words(schema: Any, *, names: bool = False) -> Any:
     """Return a schema without its words. `names`: the keys are names of arguments, which may be called so, too."""
     if isinstance(schema, Mapping):
         return {
-            key: _without_words(each, names=not names and key in ("properties", "$defs", "definitions"))
+            key: each if key in VALUES and not names else _without_words(each, names=not names and key in NAMES_INSIDE)
             for key, each in schema.items()
             if names or key not in WORDS
         }

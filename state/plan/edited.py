@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from donewhen.state.criteria import is_blank
+from donewhen.state.plan.schedule import says_when, with_times
 from donewhen.state.plan.written import (
     ARGUMENT_KEYS,
     CALLS_KEYS,
@@ -27,8 +28,6 @@ NONE = "none"
 LISTS = ("done_when", "tools", "depends_on", "calls")
 REFERENCE = ("id", "content")
 """The keys that refer to a shown step without changing it."""
-WAYS = ("every_minutes", "at", "cron")
-"""The fields of a schedule that say when; a new one replaces the others."""
 STEP_DEFAULTS: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
 CRITERION_DEFAULTS: dict[str, Any] = {"check": None, "judge": False}
 
@@ -73,17 +72,12 @@ def _edit_schedule(edit: Any, shown: Mapping[str, Any] | None) -> Any:
         raise EditError(("schedule", f"schedule: {edit!r:.60} is no schedule; write its fields, or `none`"))
     before = {key: item for key, item in (shown or {}).items() if item is not None}
     fields = {key: None if _is_none(item) or item in ("", []) else item for key, item in edit.items()}
-    replaced = [*WAYS, *(() if fields.get("at") is not None else ("weekdays",))] if _says_when(fields) else []
-    merged = {**{key: item for key, item in before.items() if key not in replaced}, **fields}
+    merged = with_times(before, fields)
     after = {key: item for key, item in merged.items() if item is not None}
-    if not _says_when(after) or (after == before and all(item is None for item in fields.values())):
+    if not says_when(after) or (after == before and all(item is None for item in fields.values())):
         hint = "leave it out to keep what was shown, or write `schedule: none` to take it away"
         raise EditError(("schedule", f"schedule: gives no time (every_minutes, at or cron): {hint}"))
     return shown if after == before else after
-
-
-def _says_when(schedule: Mapping[str, Any]) -> bool:
-    return any(schedule.get(way) is not None for way in WAYS)
 
 
 # --- criteria

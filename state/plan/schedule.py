@@ -70,6 +70,8 @@ def _cron(text: str) -> str:
     return " ".join(fields)
 
 
+WAYS = ("every_minutes", "at", "cron")
+"""The fields of a schedule that give times, of which it has one."""
 SCHEDULES = ("donewhen_schedules",)
 """The store namespace of confirmed schedules, each with its `thread_id` and `schedule`, under its id."""
 
@@ -132,6 +134,17 @@ def _as_cron(schedule: Mapping[str, Any]) -> str:
 def next_moments(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
     """Return the next moments of a schedule that begins now, as ISO 8601 with offset."""
     return [iso_text(moment) for moment in islice(occurrences(schedule, now, now), count)]
+
+
+def says_when(schedule: Mapping[str, Any]) -> bool:
+    """Return whether the fields of a schedule give times."""
+    return any(schedule.get(way) is not None for way in WAYS)
+
+
+def with_times(schedule: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a schedule with new ones: a new way to give times replaces the others, and their days."""
+    gone = [*WAYS, *(() if fields.get("at") is not None else ("weekdays",))] if says_when(fields) else []
+    return {**{key: item for key, item in schedule.items() if key not in gone}, **fields}
 
 
 def iso_text(moment: datetime) -> str:

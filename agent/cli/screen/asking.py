@@ -43,6 +43,9 @@ class Later(Exception):
     """The person wants to answer another time."""
 
 
+UNASKED = "{} deleted if somebody agrees, and nobody can be asked here: add --yes"
+
+
 def agrees(terminal: Terminal, legend: str) -> bool:
     """Return whether the person says yes below this line of keys; Ctrl-D is a no."""
     terminal.legend(legend)
@@ -52,15 +55,24 @@ def agrees(terminal: Terminal, legend: str) -> bool:
         return False
 
 
-def require_meant(terminal: Terminal, info: ThreadInfo, keys: str) -> bool:
+def ask_consent(terminal: Terminal, about: str, legend: str, unasked: str) -> bool:
+    """Return whether the person agrees to what the legend says, after a line about what it is for.
+
+    Raises ConfigError with the text `unasked` if nobody can be asked.
+    """
+    if not terminal.interactive:
+        raise ConfigError(unasked)
+    terminal.line(about)
+    return agrees(terminal, legend)
+
+
+def is_meant(terminal: Terminal, info: ThreadInfo, legend: str) -> bool:
     """Return whether the person means this thread, which they did not name: it is only the latest.
 
     Raises ConfigError if nobody can be asked.
     """
-    if not terminal.interactive:
-        raise ConfigError(f"no thread is named; the latest is {info.thread_id}. Name the one that you mean")
-    terminal.line(f"Thread {short_id(info.thread_id)}: {shorten(info.goal, 68)}")
-    return agrees(terminal, keys)
+    unasked = f"no thread is named; the latest is {info.thread_id}. Name the one that you mean"
+    return ask_consent(terminal, f"Thread {short_id(info.thread_id)}: {shorten(info.goal, 68)}", legend, unasked)
 
 
 @dataclass(frozen=True)

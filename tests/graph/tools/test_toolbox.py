@@ -12,7 +12,7 @@ from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field
 
 from donewhen.graph.tools.call import ToolCall, call_tool
-from donewhen.graph.tools.toolbox import Toolbox, from_function
+from donewhen.graph.tools.toolbox import KnownTool, Toolbox, from_function
 from donewhen.state.errors import ToolError
 from donewhen.state.values import similar
 
@@ -398,3 +398,35 @@ CYCLE["properties"]["self"] = CYCLE
 def test_a_tool_that_cannot_be_offered_is_a_clear_error(tools: Any, said: str) -> None:
     with pytest.raises(ToolError, match=said):
         Toolbox(tools, reserved={"finish_step"})
+
+
+SHAPE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"title": {"type": "string", "description": "A title."}, "at": {"default": {"title": "a"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"properties": {**SHAPE["properties"], "title": {"type": "string", "description": "Other words."}}}, True),
+        ({"description": "A tool."}, True),
+        ({"properties": {**SHAPE["properties"], "title": {"type": "integer", "description": "A title."}}}, False),
+        ({"properties": {"at": SHAPE["properties"]["at"]}}, False),
+        ({"properties": {**SHAPE["properties"], "at": {"default": {"title": "b"}}}}, False),
+        ({"required": ["title"]}, False),
+    ],
+    ids=["words of an argument", "words", "type", "an argument less", "default", "required"],
+)
+def test_who_provides_a_tool_is_its_server_and_what_it_takes(changed: dict[str, Any], same: bool) -> None:
+    """X15: an approval is for the arguments, also for one that is called `title`, and for the values of defaults."""
+
+    def provider(schema: dict[str, Any], server: str = "shop") -> str:
+        made = StructuredTool(
+            name="t", description="d", args_schema=schema, func=lambda: "", metadata={"server": server}
+        )
+        return KnownTool(made).provider
+
+    assert (provider({**SHAPE, **changed}) == provider(SHAPE)) == same
+    assert provider(SHAPE, "market") != provider(SHAPE)
+    assert provider(SHAPE, "") == ""
