@@ -944,7 +944,8 @@ class Runner:
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
         reason = reason or say_why(snapshot.values.get("language", "en"), "outside")
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
-            await update_row(store, thread_id, row)
+            notify = row.get("notify") or (self.notifier.queue if self.notifier else None)
+            await update_row(store, thread_id, row, notify=notify)
             if self.record and not unbegun:
                 await Recorder(store, thread_id).write("cancel", reason=reason, waiting=run.status == "waiting")
             if unbegun:

@@ -286,8 +286,7 @@ def emit_observation(runtime: Runtime[Settings], entry: JournalEntry) -> None:
     fields: Json = {key: entry[key] for key in ("id", "step", "tool", "seconds")}
     if is_failure(entry):
         fields |= {"last_lines": closing_lines(entry["text"])}
-    if failed := entry.get("failed"):
-        fields["failed"] = failed
+    fields |= {key: entry[key] for key in ("made", "failed") if entry.get(key) is not None}
     emit(runtime, "observation", **fields, ok=not is_failure(entry), text=entry["text"][:300])
 
 

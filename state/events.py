@@ -200,6 +200,8 @@ class Observed(Placed):
     ok: bool
     seconds: float
     text: str
+    made: NotRequired[Literal[False]]
+    """Set if the call was refused, so that no `tool_started` came before."""
     failed: NotRequired[bool | str]
     """Set if the call was made and returned a failure: the words that say so, such as `exit_code 2`, or True."""
     last_lines: NotRequired[list[str]]

@@ -131,6 +131,8 @@ class Session:
     """Running calls: the id under which the editor shows each, and its `tool_started` event."""
     paused_calls: dict[str, Any] = field(default_factory=dict)
     """Calls that stopped, such as at a question, and go on with the run, by the id that the editor shows."""
+    decided_calls: set[tuple[Any, Any]] = field(default_factory=set)
+    """Step and tool of calls that a person decided about here, and that have not begun: they have a card already."""
     cards: dict[str, str] = field(default_factory=dict)
     """The ids under which an opened session shows working steps, by step."""
 
@@ -485,12 +487,10 @@ class AcpAgent:
             await self._editor.session_update(id, acp.update_agent_thought_text(event["text"]))
         elif kind == "tool_started":
             await self._show_call(event, session, call)
-        elif kind == "observation" and (started := session.calls.pop(call, None)):
-            content = [*edits(started[1], session.folder), acp.tool_content(acp.text_block(event["text"]))]
-            status: Any = "completed" if event["ok"] else "failed"
-            await self._editor.session_update(id, acp.update_tool_call(started[0], status=status, content=content))
+        elif kind == "observation":
+            await self._show_result(event, session, call)
         elif kind == "step_finished" and (card := session.cards.pop(event["step"], "")):
-            status = "completed" if event["status"] == "done" else "failed"
+            status: Any = "completed" if event["status"] == "done" else "failed"
             await self._editor.session_update(id, acp.update_tool_call(card, status=status))
         elif kind in ("outcome", "error") and event.get("code") != "interrupted":
             text = event["text"]
@@ -502,6 +502,7 @@ class AcpAgent:
         same = [shown for shown, each in paused if all(each[key] == event[key] for key in CALL_KEYS)]
         shown = same[0] if same else call
         session.calls[call] = shown, event
+        session.decided_calls.discard((event["step"], event["tool"]))
         session.paused_calls.pop(shown, None)
         if same:
             update: Any = acp.update_tool_call(shown, status="in_progress")
@@ -510,6 +511,20 @@ class AcpAgent:
             about |= {"content": list(edits(event, session.folder)), "raw_input": event["arguments"]}
             update = acp.start_tool_call(call, title(event), status="in_progress", **about)
         await self._editor.session_update(session.id, update)
+
+    async def _show_result(self, event: Any, session: Session, call: str) -> None:
+        """Show what came of a call; one that was refused has not begun, so this is the first of it that is shown."""
+        started, said = session.calls.pop(call, None), [acp.tool_content(acp.text_block(event["text"]))]
+        status: Any = "completed" if event["ok"] else "failed"
+        if started:
+            content = [*edits(started[1], session.folder), *said]
+            update: Any = acp.update_tool_call(started[0], status=status, content=content)
+            await self._editor.session_update(session.id, update)
+        elif event.get("made") is False and (event["step"], event["tool"]) not in session.decided_calls:
+            await self._editor.session_update(
+                session.id, acp.start_tool_call(call, event["tool"], status=status, content=said)
+            )
+        session.decided_calls.discard((event["step"], event["tool"]))
 
     async def _say(self, id: str, text: str) -> None:
         if text:
@@ -585,6 +600,8 @@ class AcpAgent:
         chosen = reply.outcome.option_id if reply and reply.outcome.outcome == "selected" else ""
         if chosen not in [option.option_id for option in offered]:
             chosen = ""
+        if chosen:
+            session.decided_calls.add((pause.get("step"), pause.get("tool")))
         status: Any = "failed" if chosen in ("", "reject") else "completed"
         await self._editor.session_update(session.id, acp.update_tool_call(call.tool_call_id, status=status))
         return chosen

@@ -20,6 +20,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
+from donewhen.agent.work.news import store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import load_pause, meanwhile_text
@@ -170,6 +171,7 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, *, by_itsel
             problem = f"its worker died {tries} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
             said = f"{problem}; it is left to a person"
+            await store_failure(store, thread_id, row, problem)
     await update_row(store, thread_id, row, claims=False, **fields, **change)
     if said:
         _log.warning("%s: %s", thread_id, said)

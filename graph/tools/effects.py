@@ -452,6 +452,9 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     for key, other, account in unaccounted:
         # It is settled under the earlier call's key, and if need be made: a service that knows the key makes it once.
         earlier = replace(effect, key=key)
+        if other["state"] == "done" and effect.answer(_attempt_id(key, other)) == "not_happened":
+            covered += [row for row in rows if row.key == key]  # once more: under a key of its own
+            break
         if account == "replay":
             await log.uncover(earlier, other)
             return _replay(earlier, other)
@@ -468,15 +471,20 @@ async def _settle_earlier(
     """Make the call, unless an equal write that is not accounted for stands against it; `entry` is that write's entry.
 
     What a person answered about that write decides first, then the call's key, then the tool's probe. If none of them
-    does, a person is asked.
+    does, a person is asked; so they are if an earlier request made it, because nothing is in doubt then.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
     if effect.answer() in ("happened", "skip"):
         return await _follow_answer(log, effect, entry, seen)
     refuted = entry is not None and effect.answer(_attempt_id(effect.key, entry)) == "not_happened"
-    if entry and effect.tool.effect == "write" and not refuted and not effect.tool.keyed:
-        probed = None if entry.get("confirmed") else await _probe(effect, effect.call["args"])
+    known = (
+        entry is not None
+        and entry["state"] == "done"
+        and (entry.get("confirmed") or entry.get("turn", log.turn) < log.turn)
+    )
+    if entry and effect.tool.effect == "write" and not refuted and (known or not effect.tool.keyed):
+        probed = None if known else await _probe(effect, effect.call["args"])
         if probed is None:
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallOutcome):

@@ -26,6 +26,7 @@ from langchain_core.tools import StructuredTool
 from donewhen import Agent
 from donewhen.agent.acp.lines import EditorLines
 from donewhen.agent.acp.server import AcpAgent
+from donewhen.hooks import Hooks
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
 
@@ -121,7 +122,7 @@ async def editor(
     choices: list[str],
     forms: list[Any] | None = None,
     stopped: Any = None,
-    storage: str = "",
+    hooks: Hooks | None = None,
 ) -> AsyncIterator[Editor]:
     """An editor at the server, which works in this folder; `forms`: it has forms, and what they are answered.
 
@@ -146,7 +147,7 @@ async def editor(
 
     async def make(opened: str) -> Agent:
         tools = [*workspace_tools(opened), wait, StructuredTool.from_function(send, metadata={"targets": ["to"]})]
-        return Agent(model, tools, storage=storage, effects={"wait": "read"})
+        return Agent(model, tools, storage=storage, effects={"wait": "read"}, hooks=hooks)
 
     pair, ends = socket.socketpair(), []
     for end in pair:

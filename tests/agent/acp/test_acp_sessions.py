@@ -12,6 +12,7 @@ import pytest
 from acp.exceptions import RequestError
 from acp.schema import HttpMcpServer, McpServerStdio
 
+from donewhen.hooks import Hooks, Refuse
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.mcp.test_mcp_asking import TODAY
 from tests.examples.test_acp import Editor, command_in, editor, texts
@@ -205,6 +206,25 @@ async def test_stop_while_permission_is_asked_ends_the_turn(tmp_path: Path) -> N
         told.choices.append("approve")
         assert await told.types("yes") == "end_turn"
     assert (tmp_path / "a.txt").exists()
+
+
+async def test_a_call_that_is_not_made_is_shown_once(tmp_path: Path) -> None:
+    """N44: one that a hook refuses is a failed call with the reason; one that the user refuses keeps its request."""
+    sent = [call("send", to=name) for name in ("ann", "bob", "cem")]
+    plan = submit_plan([{"content": "send", "tools": ["send"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": [*sent, finish_step("sent", "s1.3")]}})
+
+    async def refuse(made: Any) -> Refuse | None:
+        return Refuse("not to Ann") if made.arguments["to"] == "ann" else None
+
+    async with editor(model, tmp_path, ["approve", "reject", "approve"], hooks=Hooks(before_call=[refuse])) as told:
+        await told.types("Send it")
+    (by_hook,), made = told.calls.values()
+    assert (by_hook.title, by_hook.status) == ("send", "failed")
+    assert "not to Ann" in texts(by_hook)[0]
+    assert [update.status for update in made] == ["in_progress", "completed"]
+    assert texts(made[-1]) == ["sent to cem"]
+    assert told.decided == ["completed", "failed", "completed"]
 
 
 WRITE = submit_plan([{"content": "write", "tools": ["write_file"]}])

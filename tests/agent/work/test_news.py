@@ -18,7 +18,7 @@ from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work import news
 from donewhen.agent.work.news import Notifier
-from donewhen.agent.work.thread_rows import DUE_NOW, QUEUE
+from donewhen.agent.work.thread_rows import DUE_NOW, QUEUE, write_crash
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, fresh_url, key_of, open_storage
@@ -270,14 +270,17 @@ def _any_time() -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-@pytest.mark.parametrize("queued", [False, True])
-async def test_a_run_that_somebody_cancels_is_told_as_finished(queued: bool) -> None:
-    """S01: while it waits, and with an answer in the queue; nothing else has to happen until it is told."""
+@pytest.mark.parametrize("it", ["waits", "has an answer", "has not begun"])
+async def test_a_run_that_somebody_cancels_is_told_as_finished(it: str) -> None:
+    """S01: it waits, has an answer in the queue, or has not begun; nothing else has to happen until it is told."""
     storage, heard = open_storage("memory:"), list[Json]()
     async with Agent(asking(), storage=storage, notify=print) as agent:
-        await agent.start("Paint it", thread_id="t")
+        if it == "has not begun":
+            await agent.submit("Paint it", thread_id="t")
+        else:
+            await agent.start("Paint it", thread_id="t")
     idle = Agent(ScriptedModel([]), storage=storage, notify=heard.append)
-    if queued:
+    if it == "has an answer":
         await idle.submit_answer("t", "blue")
     await idle.cancel("t")
     await idle.aclose()
@@ -299,6 +302,26 @@ async def test_what_a_dead_worker_left_is_told_once_somebody_looks(model: Script
     await idle.threads()
     await idle.aclose()
     assert kinds(heard) == [told]
+
+
+async def test_a_run_that_dead_workers_leave_to_a_person_is_told_as_failed() -> None:
+    """R04: its worker died once more than is retried; of two, the one that is retried is no news."""
+    storage, heard, told = open_storage("memory:"), list[Json](), asyncio.Event()
+
+    async def take(event: Json) -> None:
+        if event["type"] == "donewhen.run.failed":
+            heard.append(event)
+            told.set()
+
+    async with Agent(asking(), storage=storage, notify=take) as agent:
+        for name, tries in (("again", 4), ("left", 5)):
+            await agent.start("Paint it", thread_id=name)
+            async with storage.session(name) as (_, store):
+                row = await store.threads.get(name) or {}
+                await write_crash(store, name, {**row, "queue": QUEUE, "tries": tries})
+    async with Agent(asking(), storage=storage, notify=take):
+        await asyncio.wait_for(told.wait(), 60)
+    assert [(event["subject"], event["data"]["problem"]) for event in heard] == [("left", "its worker died 6 times")]
 
 
 async def test_a_run_that_failed_is_told_as_failed() -> None:

@@ -8,7 +8,8 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
 
-from donewhen.testing import call, finish_step, give_up, submit_plan
+from donewhen import Agent
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.runs import Outbox, last_seen, step
 from tests.kit.storage.cases import DATABASES, fresh_url
@@ -16,6 +17,11 @@ from tests.kit.storage.cases import DATABASES, fresh_url
 HELLO = call("send", to="ann", text="hello")
 PAY = call("pay", order="A1")
 SHORT = {**FREE, "tool_seconds": 0.05}
+
+
+def as_write(work: Any, name: str) -> StructuredTool:
+    """As a write of this name."""
+    return StructuredTool.from_function(work, name=name, metadata={"effect": "write"})
 
 
 def done(messages: Any, tools: Any) -> Any:
@@ -81,6 +87,42 @@ async def test_a_tool_that_takes_the_key_gets_the_same_key_again(fails: int, tri
 
 AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
 SAME_ID = submit_plan([{"id": "s1", "content": "do it", "tools": ["send"]}, {"id": "s2", "content": "tell"}])
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["with a key", "without"])
+@pytest.mark.parametrize(("said", "paid"), [("it happened", 1), ("do it again", 2), ("skip", 1)])
+async def test_a_payment_of_an_earlier_request_is_not_taken_for_this_ones(said: str, paid: int, keyed: bool) -> None:
+    """W1, X27: its step did not finish, so a person says whether the same is paid again, and then it truly is."""
+    keys: list[str] = []
+
+    def pay_once(order: str, idempotency_key: str) -> str:
+        """Pay an order, once per key."""
+        keys.append(idempotency_key)
+        return f"paid {order}"
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        return pay_once(order, str(len(keys)))
+
+    tool = as_write(pay_once if keyed else pay, "pay")
+    end = give_up("left out") if said == "skip" else done
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "pay", "tools": ["pay"]}])] * 2,
+            "execute": {"s1": [PAY, give_up("it is not confirmed"), PAY, end]},
+            "deliver": ["Not confirmed.", "Done."],
+        }
+    )
+    async with Agent(model, [tool], storage="memory:", settings={**FREE, "on_failure": "deliver"}) as agent:
+        first = await agent.start("Pay A1")
+        assert len(keys) == 1
+        second = await agent.start("Pay A1", thread_id=first.thread_id)
+        (pause,) = second.pending
+        assert pause["kind"] == "effect"
+        assert "was already made" in pause["question"]
+        second = await agent.resume(second, said)
+    assert second.status == ("failed" if said == "skip" else "completed")
+    assert len(set(keys)) == paid
 
 
 @pytest.mark.parametrize(("plan", "id"), [(AGAIN, "s2"), (SAME_ID, "s1")], ids=["another id", "the same id"])
