@@ -162,7 +162,9 @@ def verify_receipt(text: str | bytes, key: str | Path | None = None) -> Verifica
         if document["format"] != FORMAT or not isinstance(lines, list) or len(lines) > MOST_LINES:
             raise ValueError("another format")
         signed_by = end.get("key")
-        signer = public_key(signed_by) if signed_by is not None else None
+        signer = None if signed_by is None else Ed25519PublicKey.from_public_bytes(_from_base64(signed_by))
+        if end.keys() != {"lines", "hash", *(("key", "signature") if signer else ())}:
+            raise ValueError("another end")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError):
         return Verification(False, f"This is no receipt in the format {FORMAT}, or it was damaged.", None, 0, None)
     count = len(lines)

@@ -55,9 +55,8 @@ def mcp_server(agent: "Agent") -> "MCPServer[Any]":
 
     async def resume(thread_id: str, answer: str, context: Context[Any, Any], question_id: str = "") -> dict[str, Any]:
         """Give the user's answer to what a run asks: “approve”, an option, or any text; it goes on from there."""
-        addressed: Any = {question_id: answer} if question_id else answer
         with _errors_for_host():
-            return await _work(agent.stream_resume(thread_id, addressed), context)
+            return await _work(agent.stream_resume(thread_id, answer, question=question_id or None), context)
 
     async def show(thread_id: str) -> dict[str, Any]:
         """Return the state of a run: its answer, or its question."""

@@ -18,6 +18,14 @@ _ANNOUNCE = (
     "INSERT INTO donewhen_announced (thread_id, request, owner, queue, key, amount) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (thread_id, request, key) DO UPDATE SET amount = excluded.amount"
 )
+SETTLED = "settled"
+"""The key of an announcement whose cost is known: its request was made, and is not charged yet."""
+_CHARGE = (
+    "INSERT INTO donewhen_spent (day, owner, queue, session, key, amount)"
+    " SELECT ?, owner, queue, request, key, amount FROM donewhen_announced AS a WHERE thread_id = ? AND key <> ?"
+    " AND (key = 'model_calls' OR EXISTS (SELECT 1 FROM donewhen_announced AS b"
+    " WHERE b.thread_id = a.thread_id AND b.request = a.request AND b.key = ?))"
+)
 _FORGET = "DELETE FROM donewhen_announced WHERE thread_id = ?"
 
 
@@ -89,10 +97,20 @@ class SpendingTable:
         """Delete an announcement, together with what is stored next."""
         self._store.put_with_next(f"{_FORGET} AND request = ?", [thread_id, request])
 
-    async def forget(self, thread_id: str, request: str | None = None) -> None:
-        """Delete an announcement of a thread, or all of them."""
-        only, values = (" AND request = ?", [thread_id, request]) if request else ("", [thread_id])
-        await self._store.put_row(f"{_FORGET}{only}", values)
+    async def withdraw(self, thread_id: str, request: str) -> None:
+        """Delete an announcement whose request is not made."""
+        await self._store.put_row(f"{_FORGET} AND request = ?", [thread_id, request])
+
+    async def charge_lost(self, day: str, thread_id: str, request: str | None = None) -> None:
+        """Charge an announced request of a thread, or all of them, whose run was cut off: what it cost, if that is
+        known, else one call. The request may have been made.
+        """
+        only, more = (" AND request = ?", [request]) if request else ("", [])
+        charged = (
+            f"{_CHARGE}{only} ON CONFLICT (day, owner, queue, session, key) DO UPDATE SET amount = excluded.amount"
+        )
+        self._store.put_with_next(charged, [day, thread_id, SETTLED, SETTLED, *more])
+        await self._store.put_row(f"{_FORGET}{only}", [thread_id, *more])
 
 
 def granted_of(scope: Scope, stored: Mapping[str, float]) -> Amounts:

@@ -18,7 +18,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.spending import AnnouncedRequest, granted_of
+from donewhen.agent.storage.spending import SETTLED, AnnouncedRequest, granted_of
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.graph.clock import SECOND
 from donewhen.state.ledger import (
@@ -37,8 +37,6 @@ from donewhen.state.ledger import (
 
 ALL_THERE_IS = 1e15
 """What a request is expected to cost of which nothing is known."""
-SETTLED = "settled"
-"""The key of an announcement whose cost is known: its request was made, and is not charged yet."""
 LOOK_AGAIN = 1.0
 """Seconds of waiting for others until those are looked for that died meanwhile."""
 
@@ -89,8 +87,8 @@ class RunBudget:
         )
 
     async def open(self) -> None:
-        """Forget what a process announced that held the thread before, and died."""
-        await self._table.forget(self._thread_id)
+        """Charge the requests that were cut off: of a process that held the thread before, and died, or of this one."""
+        await self._table.charge_lost(today(self._store, self._zone), self._thread_id)
 
     close = open
 
@@ -112,16 +110,16 @@ class RunBudget:
         while True:
             accounts, others, has_room = await self._look(request)
             if reached := next((each for each in accounts if _is_used_up(each.left)), None):
-                if not await self._forget_dead(others):
+                if not await self._charge_dead(others):
                     return reached
             elif has_room:
                 await self._announce(request, await self._expected(accounts))
                 if (await self._look(request))[2]:
                     return request
-                await self._table.forget(self._thread_id, request)
+                await self._table.withdraw(self._thread_id, request)
             elif monotonic() - looked > LOOK_AGAIN:
                 looked = monotonic()
-                await self._forget_dead(others)
+                await self._charge_dead(others)
             await asyncio.sleep(random.uniform(0.01, 0.1))
 
     def settle(self, request: str, spent: Amounts) -> None:
@@ -180,12 +178,12 @@ class RunBudget:
         amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
         return {"model_calls": 1, **amounts}
 
-    async def _forget_dead(self, announced: Sequence[AnnouncedRequest]) -> bool:
-        """Forget what was announced for threads that nobody works on, as their processes died; return if any was."""
+    async def _charge_dead(self, announced: Sequence[AnnouncedRequest]) -> bool:
+        """Charge what was announced for threads that nobody works on, as their processes died; return if any was."""
         free = await self._storage.find_left([*{each.thread_id for each in announced} - {self._thread_id}])
         dead = [each for each in announced if each.thread_id in free]
         for each in dead:
-            await self._table.forget(*each)
+            await self._table.charge_lost(today(self._store, self._zone), *each)
         return bool(dead)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
 from donewhen import Agent, ConfigError, DoneWhenError
-from donewhen.agent.receipts import private_key
+from donewhen.agent.receipts import canonical, private_key
 from donewhen.hooks import Call, Hooks, Refuse
 from donewhen.receipts import export_receipt, verify_receipt
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
@@ -183,7 +183,7 @@ async def test_every_line_that_is_dropped_moved_or_doubled_is_named() -> None:
             assert not verify_receipt(joined(rows[:n])).ok, "cut off"
 
 
-async def test_who_computes_the_hashes_again_is_found_by_the_signature() -> None:
+async def test_who_computes_the_hashes_again_is_found_by_the_signature(tmp_path: Path) -> None:
     """A forger without the key can make neither a signed line nor the receipt of another key."""
     other = Ed25519PrivateKey.from_private_bytes(bytes(32)).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
@@ -192,6 +192,11 @@ async def test_who_computes_the_hashes_again_is_found_by_the_signature() -> None
     assert verify_receipt(forged).ok, "it is whole"
     assert verify_receipt(forged, SIGNED).problem.startswith("It is signed with another key")
     assert verify_receipt(await receipt(None), SIGNED).problem == "It is not signed."
+    head, end = text.split('"end":')
+    (tmp_path / "key.pem").write_text(KEY)
+    for key, more in ((SIGNED, {"approved_by": "the board"}), (None, {"key": str(tmp_path / "key.pem")})):
+        added = canonical({**json.loads(end.rstrip()[:-1]), **more}).decode()
+        assert not verify_receipt(f'{head}"end":{added}}}\n', key).ok, "what stands beside the signature is not signed"
     document: dict[str, Any] = json.loads(text)
     unsigned = json.loads(await receipt(None))
     document["lines"][3] = {**unsigned["lines"][3], "signature": document["lines"][3]["signature"]}

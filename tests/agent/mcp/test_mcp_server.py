@@ -45,6 +45,8 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
         stale = await session.call_tool("resume", {**handle, "answer": "approve"})
         assert stale.is_error
         assert f"decided on {first['question_id']}: approve" in stale.content[0].text  # type: ignore[union-attr]
+        unknown = await session.call_tool("resume", {**handle, "question_id": "q7", "answer": "2"})
+        assert unknown.is_error
         arguments = {"thread_id": first["thread_id"], "question_id": second["question_id"], "answer": "2"}
         result = await session.call_tool("resume", arguments, progress_callback=on_progress)
         assert result.structured_content == {

@@ -139,7 +139,7 @@ async def test_what_another_run_spends_between_two_looks_counts(storage: Any, at
 
     async def pay() -> None:
         other.charge(requests, {"model_calls": 1}, {})
-        await table.forget("b")  # commits the charge
+        await table.withdraw("b", requests[0])  # commits the charge
 
     async def ask_and_pay() -> None:
         await ask()
@@ -235,7 +235,7 @@ async def test_processes_at_once_stay_within_the_day(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_a_charge_counts_once_although_the_process_dies(kind: str, tmp_path: Path) -> None:
-    """41.5: what a process announced that died stands in nobody's way for long, and what it charged counts once."""
+    """41.5: what a process announced that died counts as one request, and what it charged counts once."""
     url = fresh_url(kind, tmp_path)
     pipe, theirs = forks.Pipe()
     process = forks.Process(target=_die, args=(url, theirs), daemon=True)
@@ -249,7 +249,31 @@ async def test_a_charge_counts_once_although_the_process_dies(kind: str, tmp_pat
         assert before["model_calls"] == 2 + other.spent["model_calls"] == 3
         resumed = await agent.resume(thread)
         assert resumed.pending[0]["of_day"]
-        assert (await spent(agent, "owner", "ann"))["model_calls"] == 4 == 1 + resumed.spent["model_calls"]
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 4 == 2 + resumed.spent["model_calls"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "cut off"])
+async def test_requests_that_are_cut_off_count(how: str, storage: Any) -> None:
+    """41.5: two runs are cut off while the model answers; the provider counts their requests, and so does the day."""
+    begun = asyncio.Event()
+
+    async def stay(messages: Any, tools: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    model, budgets = ScriptedModel(roles={"triage": stay}), {"owner": {"model_calls": 2}}
+    async with agent_of(storage, model, budgets, on_exhausted="stop") as agent:
+        for thread in ("one", "two"):
+            begun.clear()
+            work = asyncio.create_task(agent.start("look", owner="ann", thread_id=thread))
+            await asyncio.wait_for(begun.wait(), 10)
+            if how == "cancelled":
+                await agent.cancel(thread)
+            else:
+                work.cancel()
+            await asyncio.wait([work], timeout=10)
+        assert (await agent.start("look", owner="ann")).status == "exhausted"
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 2 == len(model.requests)
 
 
 def _die(url: str, pipe: Connection) -> None:
