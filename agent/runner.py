@@ -90,7 +90,7 @@ from donewhen.graph.clock import moment_of, using
 from donewhen.graph.context import use_executors
 from donewhen.graph.day_budget import use_budget
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
-from donewhen.graph.events import log_of, now, open_log, to_event
+from donewhen.graph.events import log_of, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.pauses.plan import criteria_problem
@@ -104,7 +104,6 @@ from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAn
 from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import Budgets, with_granted
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
-from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.values import storable
 from donewhen.state.versions import migrate
@@ -657,13 +656,10 @@ class Runner:
             snapshot = await thread.read()
             check_ended(thread_id, thread.row, snapshot)
             values = migrate(snapshot.values)
-            report = await (await read_undoing(thread.store, thread_id, values, step, self._undo_of)).carry_out(
-                thread.store
-            )
-            rows: list[UndoneRow] = [
-                {"id": row.id, "path": row.path, "at": now()} for row in report.changes if row.result == "restored"
-            ]
-            if rows:
+            undoing = await read_undoing(thread.store, thread_id, values, step, self._undo_of)
+            report = await undoing.carry_out(thread.store)
+            listed = {row["id"] for row in (values["outcome"] or {}).get("receipt", {}).get("undone") or ()}
+            if rows := undoing.rows(report, listed):
                 await update_row(thread.store, thread_id, thread.row)
                 if self.record:
                     await Recorder(thread.store, thread_id).write("undone", rows=rows)

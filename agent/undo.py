@@ -3,7 +3,7 @@
 Workspace tools keep what they change in files; any other tool may have an `undo` in its metadata (`ToolUndo`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -15,9 +15,10 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.workspace.undo import WAITS, check_changes, undo_change
 from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.changes import Result, mark_undone, read_changes
+from donewhen.graph.tools.changes import Result, mark_undoing, mark_undone, read_changes
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ThreadWaiting
+from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.records import WRITES
 
 UNSEEN = "undo does not see what it changed"
@@ -210,10 +211,19 @@ class Undoing:
                 outcomes[n] = ("left", WAITS) if outcomes[n][0] == "restored" else outcomes[n]
                 continue
             if outcomes[n][0] == "restored":
+                self.entries[n] = key, (entry := await mark_undoing(store, self._thread_id, key, entry, now()))
                 outcomes[n] = await self._undo(entry)
             if outcomes[n][0] in ("restored", "unchanged") and not entry.get("undone"):
                 await mark_undone(store, self._thread_id, key, entry, now())
         return self._report(outcomes)
+
+    def rows(self, report: UndoReport, listed: Collection[str]) -> list[UndoneRow]:
+        """Return the receipt's rows of what was put back, now or by an undo that was cut off; `listed` are there."""
+        return [
+            {"id": change.id, "path": change.path, "at": entry["undoing"]}
+            for (_, entry), change in zip(self.entries, report.changes, strict=True)
+            if entry.get("undoing") and change.result in ("restored", "unchanged") and change.id not in listed
+        ]
 
     async def _undo(self, entry: Json) -> tuple[Result, str]:
         if entry.get("by_tool"):

@@ -123,7 +123,7 @@ class RemoteAgent:
             raise Unfinished(f"The run was cancelled, and so was the task of the agent at {self.url} in the middle.")
         except asyncio.CancelledError as error:
             await _stop(following)
-            if TIMED_OUT in error.args:
+            if TIMED_OUT in error.args or handoff.is_cancelled():
                 await self._cancel_started(handoff)
             raise
         finally:

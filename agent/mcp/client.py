@@ -136,7 +136,7 @@ class McpServers:
 
     async def _open(self) -> None:
         try:
-            starts = [server.start(self._start_seconds) for server in self._servers]
+            starts = [server.start(self._start_seconds, again=True) for server in self._servers]
             self.missing = [problem for problem in await asyncio.gather(*starts) if problem]
             if self.missing and not self._optional:
                 raise ConfigError("; ".join(self.missing))
@@ -244,9 +244,9 @@ class _Server:
         """True if calls take turns, because the server asked something without saying for which of several calls."""
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
 
-    async def start(self, seconds: float) -> str:
-        """Wait until the server answers; return what went wrong, or ""."""
-        self._seconds = seconds
+    async def start(self, seconds: float, *, again: bool = False) -> str:
+        """Wait until the server answers; return what went wrong, or "". `again`: also if it was stopped for good."""
+        self._seconds, self._stopped = seconds, self._stopped and not again
         self._ready, self._stop, self._problem, self._fault = asyncio.Event(), asyncio.Event(), "", None
         self._owner = asyncio.create_task(self._run_session(), name=f"mcp {self.name}")
         waiting = asyncio.create_task(self._ready.wait())

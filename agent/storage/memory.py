@@ -16,7 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen.agent.storage.rounds import follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
-from donewhen.agent.storage.store import escape_namespace, is_of_threads
+from donewhen.agent.storage.store import NEWS, escape_namespace, is_of_threads, news_key
 from donewhen.agent.storage.table import TABLE, RowStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -58,8 +58,11 @@ class MemoryStore(InMemoryStore, RowStore):
         self._rows.execute(sql, values)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's entries and its row."""
+        """Delete a thread's entries, its row, and its notifications that were not delivered yet."""
         label = escape_namespace((store_label(thread_id),))
+        for namespace in [each for each in self._data if each[:2] == ("donewhen", NEWS)]:
+            for key in [key for key in self._data[namespace] if key.endswith(news_key("", thread_id))]:
+                del self._data[namespace][key]
         for namespace in [*self._data]:
             if namespace[:1] == ("donewhen",) and namespace[2:3] == label and is_of_threads(namespace[:2]):
                 del self._data[namespace]

@@ -195,7 +195,7 @@ Identity: TypeAlias = tuple[int, int]
 
 def identity_of(path: Path) -> Identity | None:
     """Return the identity of the file at a path; None if there is none."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         stat = os.stat(path)
         return stat.st_dev, stat.st_ino
     return None

@@ -127,8 +127,10 @@ class Worker:
         await self.stop()
 
     def start(self) -> None:
-        """Work in the background."""
-        self._task = self._task or asyncio.create_task(self._work(), name=f"donewhen worker {self.id}")
+        """Work in the background, also once more after it was stopped."""
+        if self._task is None or self._task.done():
+            self._draining = False
+            self._task = asyncio.create_task(self._work(), name=f"donewhen worker {self.id}")
 
     async def stop(self) -> None:
         """Drain, and wait until all work has stopped."""

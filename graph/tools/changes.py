@@ -121,6 +121,13 @@ async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json
     return sorted(((item.key, dict(item.value)) for item in items), reverse=True, key=lambda each: each[0])
 
 
+async def mark_undoing(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> Json:
+    """Record that a change is about to be put back, so that this is known if it is cut off; return the entry."""
+    entry = {**entry, "undoing": at}
+    await store.aput(_namespace(thread_id), key, entry, index=False)
+    return entry
+
+
 async def mark_undone(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> None:
     """Record that a change was undone, and delete the content that was kept for it."""
     left = {name: value for name, value in entry.items() if name not in ("removed", "fields")}

@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from urllib.parse import unquote, urlsplit
@@ -247,11 +247,13 @@ class KnownTool:
     def conditions(self, language: str) -> str:
         """Return what people should know about every call of the tool, such as what it can reach; "" if nothing.
 
-        `metadata["conditions"]` is a function of the language that returns it.
+        `metadata["conditions"]` is a function of the language that returns it. One that raises says nothing.
         """
-        describe = (self.tool.metadata or {}).get("conditions")
+        describe, described = (self.tool.metadata or {}).get("conditions"), ""
+        with suppress(Exception):
+            described = str(describe(language)) if describe else ""
         server = say(language, "call", "server", server=self.server) if self.server else ""
-        return " ".join(filter(None, (str(describe(language)) if describe else "", server)))
+        return " ".join(filter(None, (described, server)))
 
     def targets(self, arguments: Mapping[str, Any]) -> set[str]:
         """Return the targets of a call. Paths are normalised, so `./a` equals `a`; omitted arguments have their
@@ -278,14 +280,17 @@ class KnownTool:
     def origin(self, arguments: Mapping[str, Any]) -> Json:
         """Return what an observation keeps of a call's result: which of its fields name something, if that is known.
 
-        `metadata["identity"]` names them, or is a function of the arguments; with an empty list the result makes
-        nothing known. Else the output schema says it by its formats. `metadata["calculates"]` is for tools that only
-        calculate with their arguments.
+        `metadata["identity"]` names them, or is a function of the arguments; with an empty list, or if it raises, the
+        result makes nothing known. Else the output schema says it by its formats. `metadata["calculates"]` is for tools
+        that only calculate with their arguments.
         """
         metadata = self.tool.metadata or {}
         names = self._identity
         if callable(names):
-            names = names(copy.deepcopy(dict(arguments)))
+            try:
+                names = [*names(copy.deepcopy(dict(arguments)))]
+            except Exception:
+                names = []
         if names is None:
             names = [*schema_fields(metadata.get("output_schema"))] or None
         origin: Json = {} if names is None else {"identity": [*names]}

@@ -269,12 +269,14 @@ async def arrived(library: Library) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("card", ["streams", "is polled"])
+@pytest.mark.parametrize("card", ["streams", "is polled", "is polled slowly"])
 async def test_who_cancels_the_run_cancels_the_remote_task(library: Library, tmp_path: Path, card: str) -> None:
     """M5: from another process's agent, while the remote agent works for hours: its task is cancelled, once."""
     other = Library(tmp_path)
-    other.start("quiet") if card == "is polled" else other.start()
+    other.start() if card == "streams" else other.start("quiet")
     executors = {"lib": other.executor(passthrough=True)}
+    if card == "is polled slowly":
+        executors["lib"].remote.poll = 20.0
     settings, file = {**FREE, "executor": "lib"}, f"sqlite:///{tmp_path}/runs.db"
     agent = Agent(ScriptedModel([]), storage=file, executors=executors, settings=settings)
     working = asyncio.create_task(agent.start("read for hours", thread_id="t"))

@@ -143,6 +143,18 @@ async def test_a_server_that_was_started_again_gets_another_session(tmp_path: Pa
             assert (flow.status, (tmp_path / "paid.log").read_text().split()) == ("completed", paid)
 
 
+async def test_servers_that_are_used_twice_come_again_twice(tmp_path: Path) -> None:
+    """R12: a server that dies is started again, also in the second use of the same object."""
+    async with bank("stdio", tmp_path) as connection:
+        servers = McpServers({"mcpServers": {"bank": connection}})
+        for _ in range(2):
+            (tmp_path / "paid.log").unlink(missing_ok=True)
+            async with servers:
+                (pay,) = servers.tools
+                both = [await call_tool(ToolCall(pay, {"to": to}, timeout=20)) for to in ("ann", "bob")]
+            assert [result.ok for result in both] == [False, True]
+
+
 async def test_who_shares_a_session_with_a_lost_call_is_lost_too(tmp_path: Path) -> None:
     """N14: two calls at once; whichever ended the session, of none that was cut off it is known what it did."""
     async with bank("stdio", tmp_path) as connection, tools_of(connection) as (pay,):

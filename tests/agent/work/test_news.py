@@ -199,7 +199,7 @@ async def test_what_one_process_could_not_deliver_another_does(works: bool) -> N
 
 
 @pytest.mark.parametrize("by", ["delete", "prune"])
-@pytest.mark.parametrize("kind", ["sqlite-sealed", "postgres"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite-sealed", "postgres"])
 async def test_news_of_a_deleted_thread_are_deleted(kind: str, by: str, tmp_path: Path) -> None:
     """R02, S04: what was not delivered goes with its thread, also while it is being sent; others' news stay."""
     storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))

@@ -579,6 +579,17 @@ def _alive(processes: list[int]) -> list[int]:
     return found
 
 
+async def test_a_worker_that_was_stopped_works_again(storage: Any) -> None:
+    """N29: the same one is entered twice, and does both times what is in the queue."""
+    async with Agent(ScriptedModel(roles={"triage": lambda *_: answer("yes")}), storage=storage) as agent:
+        worker = agent.worker()
+        for thread in ("one", "two"):
+            await agent.submit("later", thread_id=thread)
+            async with worker:
+                await heard(agent, thread)
+            assert (await agent.info(thread)).status == "answered"
+
+
 async def test_all_workers_of_an_agent_end_with_it() -> None:
     """N29: however many there are; none takes up more, and what was not begun waits for others."""
     agent = Agent(ScriptedModel(roles={"triage": lambda *_: answer("yes")}), storage="memory:")

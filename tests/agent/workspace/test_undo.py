@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from donewhen import Agent, ConfigError, Settings, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen import Agent, ConfigError, Settings, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.workspace.undo import undo_change
 from donewhen.graph.tools.changes import read_changes
 from donewhen.hooks import Hooks
@@ -122,6 +124,26 @@ async def test_everything_comes_back_in_another_process(work: Path, folder: Path
         await other.delete(run.thread_id)
         async with other.storage.reader() as (_, store):
             assert not await read_changes(store, run.thread_id)
+
+
+async def test_an_undo_that_is_cut_off_is_told_whole_by_the_next(work: Path) -> None:
+    """0071: wherever the first stopped, the receipt and the answer name all that came back, each once."""
+    before, total = tree(work), 0
+    for at in range(1, 10_000, 3):
+        storage, crash = open_storage("memory:"), Crash(at)
+        async with an_agent(sending(*EVERYTHING, tools=WRITERS), work, storage) as agent:
+            run = await agent.start("tidy up")
+        with suppress(StorageError):
+            await Agent("demo", storage=crashing(storage, crash)).undo(run.thread_id)
+        agent = Agent("demo", storage=storage)
+        await agent.undo(run.thread_id)
+        assert tree(work) == before, at
+        undone = (await agent.get(run.thread_id)).receipt["undone"]  # type: ignore[index]
+        total = total or len(undone)
+        assert len(undone) == len({row["id"] for row in undone}) == total, at
+        if len(crash.trace) < at:
+            break
+    assert at > 10
 
 
 async def test_a_step_or_a_call_comes_back_alone(work: Path) -> None:

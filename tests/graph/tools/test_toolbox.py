@@ -215,6 +215,16 @@ def test_targets_are_the_things_a_call_is_about() -> None:
     assert box["send"].targets(given) == {"kim", "in", "7"}
 
 
+def test_a_function_of_a_tool_that_raises_says_nothing() -> None:
+    """X06: what is known of its result, and what people should know about its calls; a run does not end by it."""
+
+    def wrong(_: Any) -> Any:
+        raise KeyError("to_account")
+
+    known = Toolbox([described("pay", an_object(), identity=wrong, conditions=wrong)])["pay"]
+    assert (known.origin({}), known.conditions("en")) == ({"identity": []}, "")
+
+
 def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
     """Injected arguments and the idempotency key are neither shown nor asked for."""
 
