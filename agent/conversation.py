@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.run import Run, read_inner_journal
+from donewhen.agent.run import Run, read_inside
 from donewhen.graph.step.texts import Texts
 from donewhen.state.channels import Json
 from donewhen.state.errors import UnknownThread
@@ -44,7 +44,7 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
         run,
         request=values.get("turn", 1),
         messages=values.get("messages") or (),
-        observations=(*(values.get("journal") or ()), *read_inner_journal(snapshot)),
+        observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
         approved=(values.get("approval") or {}).get("plan"),
         todos=values.get("todos") or (),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Literal, cast
 from uuid import UUID
 
@@ -10,14 +11,15 @@ from langgraph.types import StateSnapshot
 from donewhen.agent.storage.storage import check_thread_id
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.pauses import open_pauses
-from donewhen.state.channels import Json
+from donewhen.state.channels import Json, apply_update
 from donewhen.state.errors import ConfigError, ResumeError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
+from donewhen.state.plan.steps import leave_interrupted
 from donewhen.state.proof.receipt import Outcome, Receipt
-from donewhen.state.records import JournalEntry, Pause, StepRecord
+from donewhen.state.records import Pause, StepRecord
 from donewhen.state.settings import Settings
-from donewhen.state.versions import migrate
+from donewhen.state.versions import migrate, migrate_inside
 
 RunStatus = Literal[
     "completed", "answered", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"
@@ -104,7 +106,7 @@ def read_run(
         plan=values.get("plan"),
         steps=values.get("steps") or {},
         pending=pending,
-        spent=_total_spent(values, snapshot),
+        spent=add(values.get("spent"), read_inside(snapshot).get("spent")),
         limits=with_granted(settings.limits, values.get("granted")) if settings else {},
         language=str(values.get("language") or "en"),
         problem=str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
@@ -123,20 +125,24 @@ def _output(values: Json, outcome: Outcome, form: OutputForm | None) -> Any:
     return output
 
 
-def _total_spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
-    spent: Mapping[str, float] = values.get("spent") or {}
-    for task in snapshot.tasks:
-        if task.result is None and isinstance(task.state, StateSnapshot):  # what has ended is in the values
-            spent = add(spent, task.state.values.get("spent"))
-    return spent
+def read_inside(snapshot: StateSnapshot) -> Json:
+    """Return what only the own states of interrupted planning and steps have, as the update with which they leave.
+
+    `snapshot` has the states of subgraphs. Its values have what has ended.
+    """
+    states = [task.state for task in snapshot.tasks if task.result is None]
+    at_work = [state.values for state in states if isinstance(state, StateSnapshot) and isinstance(state.values, dict)]
+    version = snapshot.values.get("version", 0)
+    updates = [leave_interrupted(migrate_inside(inside, version)) for inside in at_work if inside]
+    return reduce(apply_update, updates, Json())
 
 
-def read_inner_journal(snapshot: StateSnapshot) -> list[JournalEntry]:
-    """Return the observations of interrupted planning and steps, which only their own states have."""
-    inner = [
-        task.state.values for task in snapshot.tasks if task.result is None and isinstance(task.state, StateSnapshot)
-    ]
-    return [entry for values in inner for entry in values.get("journal") or ()]
+def read_left_behind(snapshot: StateSnapshot) -> Json:
+    """Return all that a new input of the graph would drop, as an update: of planning and steps that work or have ended
+    beside others that work.
+    """
+    ended = [task.result for task in snapshot.tasks if task.result and isinstance(task.state, StateSnapshot)]
+    return reduce(apply_update, [*ended, read_inside(snapshot)], Json())
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:

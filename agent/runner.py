@@ -52,7 +52,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
-from donewhen.agent.run import Run, read_inner_journal, read_run, require_thread, unknown_thread, waiting_error
+from donewhen.agent.run import Run, read_left_behind, read_run, require_thread, unknown_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
@@ -307,18 +307,6 @@ def request_in(graph_input: Any) -> list[AnyMessage]:
     return []
 
 
-def record_input(
-    graph_input: Any, run: Run, settings: Settings | None = None
-) -> Callable[[HeldThread, Recorder | None], Awaitable[None]]:
-    """Return a function, for `Act.before`, that records the graph's input with which a run continues."""
-
-    async def write(thread: HeldThread, recorder: Recorder | None) -> None:
-        if recorder:
-            await recorder.go_on(graph_input, run.pending, settings)
-
-    return write
-
-
 def _end_state(last: Json | None, config: RunnableConfig) -> StateSnapshot | None:
     """Return the state of an ended run from the last part of its stream; None if the run did not end."""
     if last is None or last["interrupts"] or not last["data"].get("outcome"):
@@ -555,10 +543,33 @@ class Runner:
     async def _put_away(self, thread: HeldThread, snapshot: StateSnapshot) -> None:
         """Close the previous request, if it is open, because a new one takes its place."""
         if snapshot.created_at and read_run(thread.thread_id, snapshot).status in ("waiting", "running"):
-            config = make_config(thread.thread_id)
-            inside = read_inner_journal(await thread.graph.aget_state(config, subgraphs=True))
-            update = close_for_new_request(snapshot.values, inside)
-            await thread.graph.aupdate_state(config, update, as_node="deliver")
+            await self._take_in(thread)
+            update = close_for_new_request(snapshot.values)
+            await thread.graph.aupdate_state(make_config(thread.thread_id), update, as_node="deliver")
+
+    async def _take_in(self, thread: HeldThread) -> None:
+        """Take into the run what interrupted planning and steps hold, and the ends of steps beside them.
+
+        Whatever gives the graph another input or ending must do this first, because the graph drops them then. If
+        nothing follows, the run goes on from here.
+        """
+        config = make_config(thread.thread_id)
+        snapshot = await thread.graph.aget_state(config, subgraphs=True)
+        if update := read_left_behind(snapshot):
+            await thread.graph.aupdate_state(config, update, as_node=snapshot.tasks[0].name)
+
+    def before_input(
+        self, graph_input: Any, run: Run, settings: Settings | None = None
+    ) -> Callable[[HeldThread, Recorder | None], Awaitable[None]]:
+        """Return a function, for `Act.before`, that prepares for the graph's input with which a run continues."""
+
+        async def prepare(thread: HeldThread, recorder: Recorder | None) -> None:
+            if run.status == "running" and graph_input is not None:
+                await self._take_in(thread)
+            if recorder:
+                await recorder.go_on(graph_input, run.pending, settings)
+
+        return prepare
 
     # Going on ----------------------------------------------------------------------------------------------------
 
@@ -604,7 +615,7 @@ class Runner:
         change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
         if answers:
             change["answered"] = dict.fromkeys(answers, "")
-        return Act(command, settings, run.goal, change, before=record_input(command, run, change["settings"]))
+        return Act(command, settings, run.goal, change, before=self.before_input(command, run, change["settings"]))
 
     def _answers_to(
         self, run: Run, row: Json, values: Mapping[str, Any], settings: Settings, continuation: Continuation
@@ -958,6 +969,7 @@ class Runner:
                 ending: Json = {"code": "cancelled", "reason": reason}
                 if snapshot.values.get("outcome"):  # the run had ended, and a later audit of it was cut off
                     ending = {**(snapshot.values["ending"] or {}), "again": False}
+                await self._take_in(thread)
                 await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
             await cancel_asking(store, thread_id, self.executors)
             snapshot = await self._deliver(thread, settings, reason)

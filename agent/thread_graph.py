@@ -29,7 +29,6 @@ from donewhen.agent.runner import (
     Runner,
     make_config,
     on_saver,
-    record_input,
     request_in,
 )
 from donewhen.agent.storage import Storage
@@ -161,7 +160,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         recorded_input: Any = (
             {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
         )
-        return Act(input, settings, run.goal, change, before=record_input(recorded_input, run))
+        return Act(input, settings, run.goal, change, before=runner.before_input(recorded_input, run))
 
 
 def check_input(values: Any) -> None:

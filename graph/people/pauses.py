@@ -23,7 +23,6 @@ from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, NULL_TASK_ID, RESUME
 from donewhen.state.proof.journal import same_question
-from donewhen.state.records import JournalEntry
 from donewhen.state.statuses import record_of
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
@@ -176,15 +175,12 @@ def _bare_id(id: str) -> str:
     return match[1] if match else id
 
 
-def close_for_new_request(values: Mapping[str, Any], observed: Sequence[JournalEntry] = ()) -> RunState:
-    """Return the update that closes the open question because a new request takes its place.
-
-    `observed` is what an interrupted planning or step observed, which the next request can recall.
-    """
+def close_for_new_request(values: Mapping[str, Any]) -> RunState:
+    """Return the update that closes the open question because a new request takes its place."""
     pending, messages = values.get("pending"), values.get("messages") or ()
     results, shut = close_tasks(values.get("steps") or {}, str(values.get("language") or "en"), PUT_AWAY)
     shown = close_pause(messages, load_pause(pending), PUT_AWAY) if pending else []
-    return {"pending": None, "messages": [*results, *shown], "steps": shut, "goal": "", "journal": list(observed)}
+    return {"pending": None, "messages": [*results, *shown], "steps": shut, "goal": ""}
 
 
 def ask_person(values: Json, pending: OpenPause) -> Json:

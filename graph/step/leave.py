@@ -22,7 +22,7 @@ from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import option_texts, say
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.payload import escape_unseen, sources_text
-from donewhen.state.plan.steps import transcript_key
+from donewhen.state.plan.steps import account_for_work, transcript_key
 from donewhen.state.proof.journal import call_key, canonical_json
 from donewhen.state.records import Ask, Call, StepChange, StepRecord
 from donewhen.state.secrets import conceal_json
@@ -54,8 +54,7 @@ def leave(
     the step is done, the run accounts for its writes; until then, the attempt that made them.
     """
     record: StepRecord = {**state["record"], **change_status(state["record"], change, now())}
-    record["wrote"] = [*record["wrote"], *state.get("wrote", ()), *new_writes]
-    record["spent"] = add(record["spent"], add(state.get("spent"), spent))
+    record = account_for_work(record, [*state.get("wrote", ()), *new_writes], add(state.get("spent"), spent))
     if (waiting := change.get("waiting")) and load_pause(waiting).counted:
         record["questions"] = record["questions"] + 1
     id = state["step"]["id"]

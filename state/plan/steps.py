@@ -1,12 +1,13 @@
 """Step records: new ones, what the next action takes of the budget, and whether a step stands still."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
+from donewhen.state.channels import Json, PlanningOutput, StepOutput
 from donewhen.state.language.texts import say
-from donewhen.state.ledger import ROUND
+from donewhen.state.ledger import ROUND, add
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import NOT_MADE, StepRecord, decision_on
+from donewhen.state.records import NOT_MADE, StepClaim, StepRecord, decision_on
 from donewhen.state.statuses import fresh_record
 
 SILENT_ROUNDS = 5
@@ -68,6 +69,30 @@ def fresh_records(
 def _work_of(step: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what a step is to do. If only its tools or its needs change, work that has begun goes on."""
     return {key: value for key, value in (step or {}).items() if key not in ("tools", "depends_on")}
+
+
+def account_for_work(record: StepRecord, wrote: Sequence[str], spent: Mapping[str, float] | None) -> StepRecord:
+    """Return the record of a step that leaves, with what it wrote and spent since it was dispatched."""
+    return {**record, "wrote": [*record["wrote"], *wrote], "spent": add(record["spent"], spent)}
+
+
+def leave_interrupted(inside: Json) -> Json:
+    """Return the update of the run with which interrupted planning, or an interrupted step, leaves to go on later.
+
+    `inside` is its own state. One that has left already has the update there.
+    """
+    step = "planning" not in inside
+    keys = (StepOutput if step else PlanningOutput).__annotations__
+    update = {key: value for key, value in inside.items() if key in keys and value}
+    if step and inside.get("record") and "steps" not in update:
+        record = account_for_work(inside["record"], inside.get("wrote") or (), inside.get("spent"))
+        if inside.get("decision"):
+            record["claim"] = cast("StepClaim", {**inside["decision"], "needs": ROUND[-1]})
+        update["steps"] = {inside["id"]: record}
+        update["transcripts"] = {transcript_key(inside["id"], record): inside.get("transcript") or []}
+    elif not step and "transcripts" not in update:
+        update["transcripts"] = {inside["id"]: inside.get("transcript") or []}
+    return update
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:

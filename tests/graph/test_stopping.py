@@ -18,7 +18,7 @@ from donewhen.graph.tools import effects
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import FREE, play, steps
-from tests.kit.runs import Outbox, last_seen, sending
+from tests.kit.runs import Outbox, config, last_seen, sending
 from tests.kit.screens.shell import Shell, scripted, user_in
 
 READ = {"content": "Read what comes", "done_when": ["it is read"], "tools": ["run_command"]}
@@ -194,3 +194,142 @@ async def test_only_work_takes_active_seconds() -> None:
     worked += monotonic() - before
     assert run.status == "completed"
     assert 0 < run.spent["active_seconds"] <= worked
+
+
+DID = ("pay", "note", "note")
+"""What the three steps of `at_work` changed before they were stopped."""
+
+
+class AtWork:
+    """Three steps at once: the first pays and is done, the others note something and look; then the run is stopped."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.planner_saw = ""
+        finished, looking = asyncio.Event(), list[str]()
+
+        def pay(order: str) -> str:
+            """Pay."""
+            self.calls.append("pay")
+            return f"paid {order}"
+
+        def note(text: str) -> str:
+            """Note."""
+            self.calls.append("note")
+            return f"noted {text}"
+
+        async def look(at: str) -> str:
+            """Look."""
+            await finished.wait()
+            looking.append(at)
+            if len(looking) == 2:
+                self.agent.drain()
+            return f"seen {at}"
+
+        def again(messages: list[Any], _: Any) -> Any:
+            self.planner_saw = "\n".join(message.text for message in messages)
+            return submit_plan(plan)
+
+        def work(id: str) -> list[Any]:
+            end = finish_step("seen", (f"{id}.3", "seen"))
+            return [call("note", text=id), call("look", at=id), call("look", at=f"{id} anew"), end]
+
+        plan = [{"id": "s1", "content": "Pay order 17", "tools": ["pay"], "depends_on": []}]
+        plan += [{"id": id, "content": f"Look at {id}", "tools": ["note", "look"], "depends_on": []} for id in WORKING]
+        paid = [call("pay", order="17"), finish_step("paid 17", "s1.1")]
+        execute = {"s1": paid, **{id: work(id) for id in WORKING}}
+        roles: dict[str, Any] = {"triage": [submit_plan(plan), again], "execute": execute, "deliver": ["Done."]}
+        settings = {"confirm": "never", "approvals": "never", "verification": "grounded"}
+        self.finished = finished
+        self.agent = Agent(
+            ScriptedModel(roles=roles, strict=False),
+            [pay, note, look],
+            effects={"look": "read"},
+            storage="memory:",
+            settings=settings,
+        )
+
+    async def stop(self) -> None:
+        """Start on the thread `t`, and stop while two steps work."""
+        async for event in self.agent.stream("Settle it", thread_id="t"):
+            if event["type"] == "step_finished":
+                self.finished.set()
+        run = await self.agent.get("t")
+        assert (run.status, run.spent["tool_calls"]) == ("running", 5)
+        assert [run.steps[id]["status"] for id in ("s1", *WORKING)] == ["done", "running", "running"]
+
+
+WORKING = ("s2", "s3")
+
+
+@pytest.mark.parametrize("typed", ["and be quick", "continue", None])
+async def test_a_run_that_is_steered_keeps_all_that_its_working_steps_did(typed: str | None) -> None:
+    """U4, R03, N21: the finished step stays finished, the others go on with what they saw, the receipt has what they
+    changed and spent, and no observation gets an id twice. So it is if it is typed into the chat."""
+    work = AtWork()
+    await work.stop()
+    if typed:
+        await work.agent.graph.ainvoke({"messages": [("user", typed)]}, config("t"))
+        run = await work.agent.get("t")
+    else:
+        run = await work.agent.resume("t", steer="and be quick")
+    assert (run.status, run.answer.split("\n")[0]) == ("completed", "Done."), run.pending
+    assert ('"id": "s1", "status": "done"' in work.planner_saw) is (typed != "continue")
+    assert sorted(work.calls) == sorted(DID)
+    assert run.receipt is not None
+    assert sorted(row["id"] for row in run.receipt["effects"]) == ["s1.1", "s2.1", "s3.1"]
+    assert run.receipt["spent"]["tool_calls"] == 7
+    ids = [entry["id"] for entry in (await work.agent.conversation("t")).observations]
+    assert len(set(ids)) == len(ids)
+
+
+async def test_a_claim_that_was_cut_off_in_its_check_is_not_made_again() -> None:
+    """U4: “continue”, typed after a stop within the check of two steps' criteria, repeats the checks and no round."""
+    checking, blocked = list[str](), asyncio.Event()
+
+    async def seen(what: str) -> str:
+        """See."""
+        checking.append(what)
+        if len(checking) == 2:
+            blocked.set()
+        if len(checking) <= 2:
+            await asyncio.Event().wait()
+        return "ok"
+
+    def watched(id: str) -> dict[str, Any]:
+        check = {"tool": "seen", "arguments": {"what": id}, "expect": "ok"}
+        return {"id": id, "content": id, "depends_on": [], "done_when": [{"text": "it is so", "check": check}]}
+
+    plan, execute = submit_plan([watched("s1"), watched("s2")]), {id: [finish_step(id)] for id in ("s1", "s2")}
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute, "deliver": ["Both."]})
+    async with Agent(model, [seen], effects={"seen": "read"}, storage="memory:", settings=FREE) as agent:
+        working = asyncio.create_task(agent.start("Look", thread_id="t"))
+        await blocked.wait()
+        working.cancel()
+        await asyncio.wait([working])
+        await agent.graph.ainvoke({"messages": [("user", "continue")]}, config("t"))
+        assert (await agent.get("t")).answer == "Both."
+    model.assert_exhausted()
+
+
+async def test_a_run_that_is_cancelled_keeps_all_that_its_working_steps_did() -> None:
+    """C06, N21: the finished step counts as done, and the receipt has what all steps changed and spent."""
+    work = AtWork()
+    await work.stop()
+    run = await work.agent.cancel("t", "enough")
+    assert "1 of 3 steps done" in run.answer
+    assert run.receipt is not None
+    assert [row["status"] for row in run.receipt["steps"]] == ["done", "skipped", "skipped"]
+    assert sorted(row["id"] for row in run.receipt["effects"]) == ["s1.1", "s2.1", "s3.1"]
+    assert (run.receipt["spent"]["tool_calls"], run.receipt["spent"]["rounds"]) == (5, 6)
+    assert [row["spent"].get("tool_calls") for row in run.receipt["steps"]] == [1, 2, 2]
+
+
+async def test_a_request_in_place_of_a_working_one_can_recall_what_all_its_steps_saw() -> None:
+    """N21: also what the finished step saw, whose end the run had not taken in yet."""
+    work = AtWork()
+    await work.stop()
+    await work.agent.start("Something else", thread_id="t", restart=True)
+    state = await work.agent.graph.aget_state(config("t"))
+    before = {entry["id"] for entry in state.values["before"]}
+    assert before >= {"1:s1.1", "1:s2.1", "1:s2.2", "1:s3.1", "1:s3.2"}
