@@ -42,7 +42,7 @@ def read_goal_check(
 ) -> dict[int, dict[str, Any]] | list[str]:
     """Return one claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
 
-    A criterion may be named by number or text, `met` may be text, and numbers may count from 0 if that is unambiguous.
+    A criterion may be named by number or text, `met` may be text, and numbers count from 0 if one of them is 0.
     The claims may be a list, an object by criterion, or texts that name the observations of each criterion in turn.
     Fields may have other names if only one thing can be meant by them. Omitted criteria keep their accepted claims
     (`standing`), and a criterion with a check needs no claim. At level `claimed` any text suffices, as in the original
@@ -54,8 +54,7 @@ def read_goal_check(
     claims: dict[int, dict[str, Any]] = {}
     problems = []
     items = _items(goal_check, criteria)
-    unclaimed = {n for n, criterion in enumerate(criteria, 1) if criterion.get("check")} | {*(standing or {})}
-    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria, unclaimed), strict=True), 1):
+    for position, (item, number) in enumerate(zip(items, _numbers(items, criteria), strict=True), 1):
         met = _MET.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
             problems.append(f"item {position} needs criterion (its number), met and evidence")
@@ -151,37 +150,33 @@ def _item_of(key: Any, value: Any) -> dict[str, Any]:
     return {"criterion": key, "met": value is not False, "evidence": [] if isinstance(value, bool) else value}
 
 
-def _numbers(
-    items: Sequence[Any], criteria: Sequence[Mapping[str, Any]], excluded: Collection[int] = ()
-) -> list[int | None]:
+def _numbers(items: Sequence[Any], criteria: Sequence[Mapping[str, Any]]) -> list[int | None]:
     """Return the number of each item's criterion, from 1; None if it names none.
 
-    Numbers count from 0 if one of them is 0, or if only then each criterion outside of `excluded` has an item.
+    Numbers count from 0 only if one of them is 0. That a criterion is left out otherwise says nothing: a model forgets.
     """
     numbers = [_number(item, criteria) for item in items]
-    named = [number for number in numbers if number is not None]
-    open_ones, once = {*range(1, len(criteria) + 1)} - {*excluded}, len(set(named)) == len(named)
-    only_so = not open_ones <= {*named} and open_ones <= {number + 1 for number in named}
-    from_zero = bool(named) and once and max(named) < len(criteria) and (0 in named or only_so)
-    return [number + from_zero if number is not None else None for number in numbers]
+    from_zero = [_number(item, criteria, first=0) for item in items]
+    highest = max((number for number in from_zero if number is not None), default=0)
+    return from_zero if 0 in numbers and highest <= len(criteria) else numbers
 
 
-def _number(item: Any, criteria: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the number of the item's criterion, by number or text; with one criterion, always 1."""
+def _number(item: Any, criteria: Sequence[Mapping[str, Any]], first: int = 1) -> int | None:
+    """Return the number of the item's criterion, from 1, by text or by a number that counts from `first`."""
     if not isinstance(item, Mapping):
         return None
-    named = item.get("criterion", 1 if len(criteria) == 1 else None)
+    named = item.get("criterion", first if len(criteria) == 1 else None)
     if isinstance(named, bool) or named is None:
         return None
     if isinstance(named, int):
-        return named
+        return named + 1 - first
     if isinstance(named, float) and named.is_integer():
-        return int(named)
+        return int(named) + 1 - first
     words = fold_words(named) if isinstance(named, str) else ""
     if match := _NUMBERED.fullmatch(words):
-        return int(match[1])
-    first = _NUMBER_FIRST.fullmatch(words)
-    forms = {words} | ({first[2]} if first else set())
+        return int(match[1]) + 1 - first
+    numbered = _NUMBER_FIRST.fullmatch(words)
+    forms = {words} | ({numbered[2]} if numbered else set())
     same = [n for n, criterion in enumerate(criteria, 1) if words and fold_words(criterion["text"]) in forms]
     return same[0] if len(same) == 1 else None
 

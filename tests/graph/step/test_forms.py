@@ -104,15 +104,15 @@ async def test_what_is_printed_is_no_claim_unless_it_is_the_whole_text(form: str
     assert [entry["tool"] for entry in flow.journal if entry["source"] == "tool"] == ["look"]
 
 
-async def test_criteria_counted_from_0_are_read_so_in_the_second_try_as_well() -> None:
-    """Q80: of two criteria, counted from 0, the second is refused: named by the model's number again, it is meant."""
+async def test_a_number_without_a_0_counts_from_1_in_the_second_try_as_well() -> None:
+    """Q80, X03: of two criteria, counted from 0, the second is refused: a 1 may repeat the first, and is asked back."""
     zero = [{"criterion": 0, "evidence": ["s1.1"]}, {"criterion": 1, "evidence": ["s1.9"]}]
     plan = [{"content": "find", "done_when": ["the amount is stated", "the region is stated"]}]
-    ends = [finish(zero), finish([{"criterion": 1, "met": True, "evidence": ["s1.1"]}])]
+    ends = [finish(zero), *(finish([{"criterion": n, "met": True, "evidence": ["s1.1"]}]) for n in (1, 2))]
     model = steps(plan, {"s1": [call("look", what="r1"), *(reply("", [end]) for end in ends)]}, judge=[audit()])
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
     assert flow.status == "completed"
-    assert len(flow.told("correction")) == 1
+    assert ["leaves out criterion 2" in told["text"] for told in flow.told("correction")] == [False, True]
 
 
 async def test_a_correction_for_the_whole_reply_stands_there_once() -> None:
