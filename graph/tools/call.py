@@ -138,8 +138,8 @@ class CallOutcome:
 
     @property
     def made(self) -> bool:
-        """False if the tool was not called; then the call costs nothing."""
-        return self.error not in NOT_CALLED
+        """False if the tool was not called, neither now nor before a crash; then the call costs nothing."""
+        return self.unknown or self.error not in NOT_CALLED
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:

@@ -528,9 +528,16 @@ async def _resolve_handoff(
 
 
 async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows) -> CallOutcome:
-    """Return the outcome of a call that a person said had happened, or is not to be made."""
+    """Return the outcome of a call that a person said had happened, or is not to be made.
+
+    A write that began without any outcome, and is skipped, stays unknown; any other has an observation of its own.
+    """
     if effect.answer() == "skip":
-        return CallOutcome(False, "Skipped: a person decided not to make this call again.", error="refused")
+        skipped = CallOutcome(False, "Skipped: a person decided not to make this call again.", error="refused")
+        if entry is None or entry["state"] != "intent":
+            return skipped
+        text = f"{skipped.text}\n{IS_UNKNOWN}"
+        return await _save_end(log, effect, replace(skipped, text=text, unknown=True), seen)
     if entry and entry["state"] == "done":
         return replace(_replay(effect, entry), confirmed=True)
     return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen)

@@ -11,7 +11,8 @@ from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.graph.tools.effects import ask_probe
 from donewhen.state.errors import ToolError
-from tests.kit.runs import Outbox, sending, values
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.runs import Outbox, scripted, sending, step, values
 
 
 class Undecided:
@@ -40,7 +41,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return probe
 
 
-async def cut_off(outbox: Outbox, thread: str = "t", **metadata: Any) -> Agent:
+async def cut_off(outbox: Outbox, thread: str = "t", model: ScriptedModel | None = None, **metadata: Any) -> Agent:
     """An agent whose run on the thread died after its one effect, before anybody wrote down that it happened."""
     crash = Crash(None, only=["store"])
 
@@ -52,7 +53,8 @@ async def cut_off(outbox: Outbox, thread: str = "t", **metadata: Any) -> Agent:
 
     tool = outbox.tool(**metadata).model_copy(update={"coroutine": send})
     storage = crashing("memory:", crash)
-    agent = Agent(sending(tools=["send"]), [tool], storage=storage, settings={"confirm": "never"})
+    model = model or sending(tools=["send"])
+    agent = Agent(model, [tool], storage=storage, settings={"confirm": "never"})
     with pytest.raises(StorageError):
         await agent.start("Mail ann", thread_id=thread)
     assert len(outbox.sent) == 1
@@ -98,6 +100,24 @@ async def test_a_probe_that_does_not_know(probe: Any) -> None:
     assert [pause["kind"] for pause in run.pending] == ["effect"]
     run = await agent.resume("t", {run.pending[0]["id"]: "it happened"})
     assert (run.status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize(("again", "result"), [("it happened", "done"), ("skip", "unknown"), ("", "unknown")])
+async def test_who_skips_a_call_does_not_say_that_it_never_happened(again: str, result: str) -> None:
+    """R03, X20, X24: it is one change of unknown outcome; the same call again asks, and what is said then counts."""
+    outbox, sends = Outbox(), [call("send", to="ann", text="hello")] * (2 if again else 1)
+    plan, end = submit_plan([step("s1", tools=["send"])]), finish_step("left so", ("s1.1", "Skipped"))
+    agent = await cut_off(outbox, model=scripted(plan, {"s1": [*sends, end]}))
+    run = await agent.resume("t")
+    for answer in filter(None, ("skip", again)):
+        assert [pause["kind"] for pause in run.pending] == ["effect"]
+        run = await agent.resume("t", answer)
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+    assert (run.outcome or {})["changed"] is True
+    first, *others = (run.receipt or {})["effects"]
+    assert (first["id"], first["result"]) == ("s1.1", result)
+    assert [row["result"] for row in others] == (["refused"] if again == "skip" else [])
+    assert (run.receipt or {})["steps"][0]["spent"]["tool_calls"] == (2 if again == "it happened" else 1)
 
 
 @pytest.mark.parametrize("thread", ["a.b", "50%", "*", "..", "ä b/c"])
