@@ -632,9 +632,12 @@ async def _run_call(context: CallContext, call: Call, id: str, notes: Sequence[s
 
 
 async def _why_outdated(call: Call, context: CallContext) -> str:
-    """Return why the call is refused: what it replaces changed since people saw the difference; "" if it did not."""
+    """Return why the call is refused: what it replaces changed since people saw the difference; "" if it did not.
+
+    Nothing is lost if what is there is what the call writes, as after a crash of this very call.
+    """
     replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"]) if "base" in call else None
-    if replaced is None or base_of(replaced) == call["base"]:
+    if replaced is None or base_of(replaced) == call["base"] or (replaced and not differences(replaced, call["args"])):
         return ""
     return (
         "what it replaces has changed since the difference was shown, so look at it again; the call is asked about anew"
@@ -712,7 +715,7 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         at=now(),
         targets=[*tool.targets(call["args"])] if tool else [],
     )
-    if outcome.unknown and entry["effect"] == "write":
+    if outcome.unknown and (entry["effect"] == "write" or outcome.error == "refused"):
         entry["unknown"] = True
     elif entry["effect"] == "write" and outcome.made and not (entry["ok"] or outcome.passing):
         entry["refused"] = caller.times_spoken

@@ -178,8 +178,8 @@ class No:
 
     why: str
     unless_made: bool = False
-    """True if the outcome counts all the same where the call was made already, as before a crash. A gate that may say
-    something else later refuses so: it may have let the call go then."""
+    """True if what the call did already, as before a crash, counts all the same, also if that is unknown. A gate that
+    may say something else later refuses so: it may have let the call go then."""
     notes: Sequence[str] = ()
 
 

@@ -56,10 +56,8 @@ MORE_FILES = "…"
 STORED_PARTS = ("asks", "answers", "asked", "first", "position", "transcript")
 PAGE = 500
 """Items per request to a store."""
-IS_UNKNOWN = (
-    "It is unknown whether this took effect: it began, and no result came. Find that out before you do it again; the "
-    "same call once more asks the user."
-)
+BEGAN = "It is unknown whether this took effect: it began, and no result came."
+IS_UNKNOWN = f"{BEGAN} Find that out before you do it again; the same call once more asks the user."
 WITHIN = "__donewhen_within"
 """Configuration key of an executor's run on another run's thread; the value names the executor."""
 FURTHEST = 1000
@@ -370,7 +368,8 @@ class Effect:
     call: Call
     tool: KnownTool
     refused: CallOutcome | None = None
-    """What came of it if it must not be made now; what it did before a crash counts all the same."""
+    """What came of it if it must not be made now. What it did before a crash counts all the same, also if that is
+    unknown."""
 
     @property
     def handoff(self) -> bool:
@@ -493,6 +492,8 @@ async def _settle_earlier(
     if effect.refused:
         if entry is None:
             return effect.refused
+        if effect.tool.effect != "write" and entry["state"] == "intent":
+            return await _keep_unknown(log, effect, effect.refused, seen)
         return await _save_end(log, effect, await _resolve_unknown(effect, effect.refused, once_more=once_more), seen)
     mine, racing = await log.intend(effect, seen.rows)
     seen = replace(seen, mine=mine)
@@ -536,11 +537,16 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, see
         skipped = CallOutcome(False, "Skipped: a person decided not to make this call again.", error="refused")
         if entry is None or entry["state"] != "intent":
             return skipped
-        text = f"{skipped.text}\n{IS_UNKNOWN}"
-        return await _save_end(log, effect, replace(skipped, text=text, unknown=True), seen)
+        return await _keep_unknown(log, effect, skipped, seen)
     if entry and entry["state"] == "done":
         return replace(_replay(effect, entry), confirmed=True)
     return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen)
+
+
+async def _keep_unknown(log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows) -> CallOutcome:
+    """Store that a call which began is not made again, and that nobody knows what it did."""
+    text = f"{outcome.text}\n{IS_UNKNOWN if effect.tool.effect == 'write' else BEGAN}"
+    return await _save_end(log, effect, replace(outcome, text=text, unknown=True), seen)
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:

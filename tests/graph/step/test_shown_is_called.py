@@ -21,10 +21,13 @@ from pydantic import (
     model_validator,
 )
 
+from donewhen import Agent, StorageError
+from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.hooks import Hooks, Refuse
 from donewhen.testing import call, finish_step, give_up
 from donewhen.workspace import workspace_tools
 from tests.kit.flows import Flow, one_step, play, steps
-from tests.kit.runs import last_seen
+from tests.kit.runs import last_seen, values
 
 EACH = {"confirm": "never", "approvals": "each", "on_failure": "deliver"}
 NUMBERS = itertools.count(1)
@@ -260,6 +263,54 @@ async def test_a_file_that_stayed_is_written(before: str | None, tmp_path: Path)
     """Q07, honest: nobody is asked twice where nothing changed."""
     flow, held = await changed_before(tmp_path, before, None)
     assert (flow.status, len(flow.pauses), held) == ("completed", 1, "new\n")
+
+
+async def written_and_died(folder: Path, hooks: Hooks | None = None) -> Agent:
+    """An agent whose process died after an approved write, before anybody wrote down that it happened."""
+    crash = Crash(None, only=["store"])
+
+    def dying(tool: Any) -> Any:
+        def write(**arguments: Any) -> Any:
+            written = tool.func(**arguments)
+            crash.at = crash.at or len(crash.trace) + 1
+            return written
+
+        return tool.model_copy(update={"func": write}) if tool.name == "write_file" else tool
+
+    (folder / "notes.md").write_text("old\n")
+    end = lambda messages, _: finish_step("written", last_seen(messages))  # noqa: E731
+    model = one_step([*writing("new\n"), end, give_up("not written")], tools=["write_file"])
+    tools = [dying(tool) for tool in workspace_tools(folder)]
+    agent = Agent(model, tools, storage=crashing("memory:", crash), settings=EACH, hooks=hooks)
+    run = await agent.start("write it", thread_id="t")
+    with pytest.raises(StorageError):
+        await agent.resume(run, "approve")
+    assert (folder / "notes.md").read_text() == "new\n"
+    return agent
+
+
+async def test_a_write_that_was_cut_off_is_not_outdated_by_itself(tmp_path: Path) -> None:
+    """R03, X29: the file holds what was approved already, so the call is made again, unasked, and is done."""
+    agent = await written_and_died(tmp_path)
+    run = await agent.resume("t")
+    assert (run.status, (tmp_path / "notes.md").read_text()) == ("completed", "new\n")
+    assert [row["result"] for row in (run.receipt or {})["effects"]] == ["done"]
+
+
+@pytest.mark.parametrize("refuses", ["a person changed it", "a hook"])
+async def test_a_write_that_was_cut_off_and_is_refused_now_may_have_happened(refuses: str, tmp_path: Path) -> None:
+    """R03, X24: also one that could be made twice without harm: its outcome is unknown, and nobody says otherwise."""
+    closed = list[str]()
+    agent = await written_and_died(tmp_path, Hooks(before_call=[lambda made: Refuse("closed") if closed else None]))
+    if refuses == "a hook":
+        closed.append("yes")
+    else:
+        (tmp_path / "notes.md").write_text("hours of work\n")
+    run = await agent.resume("t")
+    assert (tmp_path / "notes.md").read_text() == ("new\n" if closed else "hours of work\n")
+    assert [row["result"] for row in (run.receipt or {})["effects"]] == ["unknown"]
+    assert (run.outcome or {})["changed"] is True
+    assert "It is unknown whether this took effect" in (await values(agent, "t"))["journal"][0]["text"]
 
 
 async def test_an_edit_of_the_path_has_another_base(tmp_path: Path) -> None:
