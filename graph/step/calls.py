@@ -150,7 +150,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         return None
 
     async def _rehearse(self) -> bool:
-        """Put the changes that the first call's program would make next behind it; return whether there are any."""
+        """Put the changes that the first call's program would make next behind it; return whether the calls changed."""
         return False
 
     async def run(self) -> Change:

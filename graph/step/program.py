@@ -184,7 +184,7 @@ class ProgramCalls(StepCalls):
         whole = not (box.awaited or box.error)
         box.drop()  # it was answered with results that do not exist
         self.calls = [first, *following, {**program, "whole": whole}, *rest]
-        return bool(following)
+        return True
 
     async def _look_ahead(self, call: Call) -> JournalEntry | None:
         """Make a read of a program that is rehearsed; return its whole observation, or None if it cannot be made."""

@@ -215,25 +215,30 @@ async def test_what_differs_from_the_list_asks() -> None:
     assert "another call than the one that was approved" in pause["question"]
 
 
-async def test_what_a_list_did_not_have_asks_though_the_plan_allows_it() -> None:
-    """X31: after a whole list, one change more is asked about, also where the approved plan allows that change."""
+@pytest.mark.parametrize("listed", [1, 2])
+async def test_what_a_list_did_not_have_asks_though_nothing_else_would(listed: int) -> None:
+    """X31: after a whole list, of one change or of two, one more is asked about, also if each argument has a source."""
 
     def pay(order_id: str) -> Json:
         """Pay."""
         return {"paid": order_id}
 
-    shop, asks = Shop(), StructuredTool.from_function(pay, metadata={"asks": True})
-    code = 'made = pay("o0")\nif isinstance(made, dict):\n    refund(orders()[1]["order_id"], 2)'
-    async with agent_of(running(code, tools=["refund", "pay"]), shop, more=[asks], approvals="plan") as agent:
-        run = await agent.start("go")
-        assert not run.pending
-    shop, asks = Shop(), StructuredTool.from_function(pay, metadata={"asks": True})
-    async with agent_of(running(code, tools=["refund", "pay"]), shop, more=[asks]) as agent:
-        run = await agent.start("go")
-        assert [(pause["tool"], pause.get("batch")) for pause in run.pending] == [("pay", None)]
-        run = await agent.resume(run.thread_id, "approve")
-        assert [pause["tool"] for pause in run.pending] == ["refund"]
-        assert shop.refunded == []
+    first = "".join(f'made = pay("o{n}")\n' for n in range(listed))
+    code = f'{first}if isinstance(made, dict):\n    row = orders()[1]\n    refund(row["order_id"], row["amount"])'
+    for asks in (False, True):
+        shop, tool = Shop(), StructuredTool.from_function(pay, metadata={"asks": asks})
+        async with agent_of(running(code, tools=["refund", "pay"]), shop, more=[tool]) as agent:
+            run = await agent.start("go, with o0 and o1")
+            assert [(pause["tool"], len(pause.get("batch", ()))) for pause in run.pending] == (
+                [("pay", listed - 1)] if asks else []
+            )
+            if asks:
+                run = await agent.resume(run.thread_id, "approve")
+                assert [pause["tool"] for pause in run.pending] == ["refund"]
+                assert "another call than the one that was approved" in run.pending[0]["question"]
+                assert shop.refunded == []
+                run = await agent.resume(run.thread_id, "approve")
+        assert (run.status, shop.refunded) == ("completed", ["o1"])
 
 
 async def test_a_read_after_a_change_sees_it() -> None:
