@@ -104,7 +104,10 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
     """Claim that the output of a passthrough executor is the step's result; if the executor failed, the step fails."""
     if update["record"]["status"] != "running":
         return update
-    entry = await Texts.of(runtime.store, thread_of(runtime), state).load(update["journal"][-1])
+    last = next(
+        entry for entry in reversed(update["journal"]) if entry["source"] == "tool"
+    )  # hooks' notes stand behind
+    entry = await Texts.of(runtime.store, thread_of(runtime), state).load(last)
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
         change: StepChange = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}

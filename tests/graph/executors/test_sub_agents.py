@@ -15,6 +15,7 @@ from donewhen import Agent, ConfigError, Executor, build_graph
 from donewhen.executors import Executors
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Handoff, Unfinished
+from donewhen.hooks import Call, Hooks, Note, Refuse
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps
 from tests.kit.runs import last_seen
@@ -184,6 +185,33 @@ async def test_passthrough_that_fails_fails() -> None:
     flow = await play(model, executors=passthrough(breaks), settings=WHOLE)
     assert (model.requests, flow.status) == ([], "failed")
     assert "no network" in flow.run.answer
+
+
+@pytest.mark.parametrize("when", ["before_call", "after_call", "both"])
+async def test_a_hooks_note_is_no_answer_of_a_passthrough(when: str) -> None:
+    """P16, X06: its own output is the answer, and its failure or a refusal fails the step, whatever is noted beside."""
+
+    async def work(brief: str) -> str:
+        if brief == "break":
+            raise ToolException("no network")
+        return f"It is {brief}."
+
+    def refuse(made: Call) -> Refuse | None:
+        return Refuse("not today") if made.arguments["brief"] == "refuse" else None
+
+    notes = [lambda made: Note("checked by compliance"), lambda made: Note("by two")]
+    hooks = Hooks(
+        before_call=[*(notes if when != "after_call" else ()), refuse],
+        after_call=notes if when != "before_call" else (),
+    )
+    executors = {"agent": Executor(work=work, passthrough=True)}
+    async with Agent(ScriptedModel([]), storage="memory:", executors=executors, settings=WHOLE, hooks=hooks) as agent:
+        ends = [await agent.start(goal) for goal in ("42", "break", "refuse")]
+    assert [run.status for run in ends] == ["completed", "failed", "failed"]
+    assert ends[0].answer == "It is 42."
+    assert [row["observation"] for row in ends[0].receipt["steps"][0]["criteria"][0]["evidence"]] == ["s1.1"]
+    assert "no network" in ends[1].answer
+    assert "not today" in ends[2].answer
 
 
 async def test_a_passthrough_follow_up_knows_what_came_before() -> None:
