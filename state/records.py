@@ -598,7 +598,7 @@ class StepRecord(TypedDict):
     doubted: bool
     """True if a judge's objections were sent back to the model."""
     before: int
-    """The number of observations of earlier steps with this id, which this one replaced."""
+    """The number of observations of earlier attempts, and of earlier steps with this id, which this one replaced."""
     wrote: list[str]
     """Short keys of the step's writes."""
     spent: dict[str, float]

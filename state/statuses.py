@@ -91,7 +91,7 @@ def fresh_record(before: StepRecord | None = None) -> StepRecord:
         "started": before["started"],
         "attempt": before["attempt"] + 1,
         "observed": before["observed"],
-        "before": before["before"],
+        "before": before["observed"],
         "task": before["task"],
         "interjection_cursor": before["interjection_cursor"],
         "heard": before["heard"],

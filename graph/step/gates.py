@@ -64,7 +64,7 @@ class Caller:
     settled_writes: Sequence[str] = ()
     """Short keys of writes that others account for: finished steps, and those that work or wait."""
     own_writes: Sequence[str] = ()
-    """Short keys of the writes of this attempt."""
+    """Short keys of the writes that this step accounts for itself."""
 
     @classmethod
     def of_step(cls, state: Step, runtime: Runtime[Settings]) -> Self:

@@ -100,7 +100,7 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     record, step, dependencies = records[id], find_step(plan, id), ancestors(plan, id)
     replaced = records.keys() - {each["id"] for each in plan["steps"]}
     today, missing = record["today"] or settings.today_text, deps.missing_tools(plan, step)
-    # The step's own writes are not among these: its attempt accounts for them itself.
+    # The step's own writes are not among these: it accounts for them itself.
     others_at_work = [other for key, other in records.items() if key != id and other["status"] in AT_WORK]
     name = step.get("executor")
     executor = deps.executors.active.get(name) if name else None

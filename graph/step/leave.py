@@ -51,7 +51,7 @@ def leave(
     """Return the update with which a step ends or waits: its record, and its new rounds if it may continue.
 
     `messages`, `spent` and `new_writes` are those of this node, which returns the last two besides this update. When
-    the step is done, the run accounts for its writes; until then, the attempt that made them.
+    the step is done, the run accounts for its writes; until then, the step itself.
     """
     record: StepRecord = {**state["record"], **change_status(state["record"], change, now())}
     record = account_for_work(record, [*state.get("wrote", ()), *new_writes], add(state.get("spent"), spent))

@@ -24,10 +24,19 @@ MALFORMED = "malformed"
 
 
 def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79)."""
+    """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79).
+
+    They are the same steps: what they wrote, handed over, spent and were granted still counts.
+    """
     failed = {id: record for id, record in records.items() if record["status"] == "failed" and not record["handled"]}
     return {
-        id: fresh_record(record)
+        id: {
+            **fresh_record(record),
+            "wrote": record["wrote"],
+            "delegated": record["delegated"],
+            "spent": record["spent"],
+            "granted": record["granted"],
+        }
         for id, record in failed.items()
         if record["code"] == MALFORMED and record["attempt"] == 1
     }
@@ -50,7 +59,6 @@ def fresh_records(
         if stays and step["id"] not in stale:
             continue
         record = fresh[step["id"]] = fresh_record(earlier)
-        record["before"] = record["observed"]
         if step.get("calls") and not (earlier and (earlier["rounds"] or earlier["observed"])):
             record["calls"] = [  # the plan specifies them
                 {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen import Agent
+from donewhen import Agent, Executor
 from donewhen.testing import ScriptedModel, audit, call, finish_step, reply, submit_plan
 from tests.kit.flows import FREE, Json, play, steps
 from tests.kit.runs import Outbox
@@ -171,6 +171,59 @@ async def test_a_fresh_attempt_takes_nothing_over_from_the_one_before() -> None:
     flow = await play(model, [look, outbox.tool()], effects={**EFFECTS, "send": "write"})
     assert (flow.status, flow.step("s1")["attempt"], len(outbox.sent)) == ("completed", 2, 1)
     model.assert_exhausted()
+
+
+@pytest.mark.parametrize("answer", ["approve", "/cancel"])
+async def test_a_fresh_attempt_is_of_the_same_step_with_what_it_did_and_spent(answer: str) -> None:
+    """Q79, X27: what the first attempt wrote is asked about once, and listed once if the run ends; an agent gets its
+    step once; both attempts count against the limits of the step."""
+    handed, outbox, bad = list[str](), Outbox(), reply("", [finish([{"criterion": 7, "met": True}])])
+
+    async def count(brief: str) -> str:
+        """Count the lamps."""
+        handed.append(brief)
+        return "125.02"
+
+    plan = [
+        {"content": "write to Ann", "tools": ["send"], "done_when": ["sent"], "depends_on": []},
+        {"content": "count", "executor": "counter", "done_when": ["counted"], "depends_on": []},
+    ]
+    sent = call("send", to="ann", text="hi")
+    work = {
+        "s1": [sent, bad, bad, bad, sent, finish_step("sent", "s1.2")],
+        "s2": [bad, bad, bad, finish_step("125.02", ("s2.1", "125.02"))],
+    }
+    flow = await play(
+        steps(plan, work, judge=lambda *_: audit()),
+        [outbox.tool()],
+        executors={"counter": Executor("counts", work=count)},
+        settings={**FREE, "step_limits": {"rounds": 6}},
+        answers=[answer],
+    )
+    assert [(each["kind"], each["step"]) for each in flow.pauses] == [("tool", "s1")]
+    assert (flow.step("s1")["attempt"], flow.step("s2")["attempt"], len(handed)) == (2, 2, 1)
+    effects = [row["id"] for row in flow.run.receipt["effects"]]
+    if answer == "approve":
+        assert (flow.status, len(outbox.sent), sorted(effects)) == ("completed", 2, ["s1.1", "s1.2", "s2.1"])
+        spent = [{key: step["spent"][key] for key in ("rounds", "tool_calls")} for step in flow.run.receipt["steps"]]
+        assert spent == [{"rounds": 6, "tool_calls": 2}, {"rounds": 4, "tool_calls": 1}]
+    else:
+        assert (flow.status, len(outbox.sent), sorted(effects)) == ("cancelled", 1, ["s1.1", "s2.1"])
+
+
+async def test_a_fresh_attempt_keeps_to_the_limits_of_its_step() -> None:
+    """Q79, H12: a limit of the step, and what people granted beyond it, is for both attempts."""
+    bad, found = reply("", [finish([{"criterion": 7, "met": True}])]), finish_step("125.02", ("s1.1", "125.02"))
+    model = steps(
+        [{"content": "find", "done_when": ["found"]}],
+        {"s1": [call("look", what="r1"), bad, bad, bad, found]},
+        judge=[audit()],
+    )
+    settings = {**FREE, "step_limits": {"rounds": 3}}
+    flow = await play(model, [look], effects=EFFECTS, settings=settings, answers=["extend rounds 1"] * 2)
+    assert [each["meter"][0]["spent"] for each in flow.pauses] == [3, 4]
+    assert (flow.status, flow.step("s1")["attempt"]) == ("completed", 2)
+    assert flow.step("s1")["spent"]["rounds"] == 5
 
 
 @pytest.mark.parametrize(("looked", "rounds"), [(["r1", "r2"], 1), (["r1", "nothing"], 2)])
