@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, cast
 
 from donewhen.graph.context import Deps
@@ -180,7 +181,9 @@ class PlanPause(PermissionPause):
             str(id) for id, step in done.items() if id not in steps_by_id or {**step, **steps_by_id[id]} != step
         ]:
             return say(self.spoken, "unclear", "finished_stay", steps=", ".join(touched))
-        rules = plan_rules(deps, settings, finished, self.plan, unfinished_steps(values))
+        rules = plan_rules(deps, settings, finished, self.plan, values)
+        repeated = {id: row["content"] for id, row in planning["finished"].items() if id not in finished}
+        rules = replace(rules, unfinished={**repeated, **rules.unfinished})
         most = max(settings.max_steps, len(steps))
         plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not values.get("approval")))
         if isinstance(plan, list):
@@ -283,11 +286,12 @@ def plan_rules(
     settings: Settings,
     finished: Mapping[str, Any] | None = None,
     before: Json | None = None,
-    unfinished: Mapping[str, str] | None = None,
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> Rules:
     """Return the rules for plans in this run. `before` is the plan to be replaced.
 
-    A plan that replaces an active one cannot have a schedule.
+    A plan that replaces an active one cannot have a schedule. The ids of steps that were planned in this request are
+    not assigned to new ones, and other work under the id of a step that has begun gets another id.
     """
     toolbox, executors = deps.all_tools(settings), deps.executors.active
     return replace(
@@ -298,10 +302,10 @@ def plan_rules(
         read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
         max_steps=settings.max_steps,
         finished=finished or {},
-        used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
+        used={*(step["id"] for step in (before or {}).get("steps", ())), *(values.get("steps") or ())},
         repeats=deps.repeats and before is None,
         zone=settings.timezone,
-        unfinished=unfinished or {},
+        unfinished=unfinished_steps(values),
     )
 
 

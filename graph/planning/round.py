@@ -42,7 +42,7 @@ from donewhen.state.ledger import add
 from donewhen.state.pattern import pattern
 from donewhen.state.plan.elsewhere import in_our_form, lines_of_steps
 from donewhen.state.plan.plan import read_plan
-from donewhen.state.plan.planning import shown_plan, starting_plan, unfinished_steps
+from donewhen.state.plan.planning import shown_plan, starting_plan
 from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.records import Correction, PlanningRecord, SentPlan
 from donewhen.state.settings import Settings
@@ -251,7 +251,7 @@ def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = round.state, round.settings, round.planning
     before = (state["approval"] or {}).get("plan")
-    rules = plan_rules(round.deps, settings, planning["finished"], before, unfinished_steps(round.run))
+    rules = plan_rules(round.deps, settings, planning["finished"], before, round.run)
     binding = settings.confirm == "never" and not planning["feedback"]
     rules = replace(rules, approved=before, failed=planning["failed"], binding=binding)
     ours, problems = in_our_form(written, rules.executors)

@@ -256,7 +256,7 @@ def unfinished_steps(values: Mapping[str, Any]) -> dict[str, str]:
     for id, record in records.items():
         if record["replaced"]:
             contents[id] = record["replaced"]["content"]
-    for step in (values.get("plan") or {}).get("steps", ()):
+    for step in ((values.get("approval") or {}).get("plan") or {}).get("steps", ()):
         record = record_of(records, step["id"])
         if record["status"] not in ("pending", "done") and (record["rounds"] or record["observed"]):
             contents[step["id"]] = step["content"]

@@ -97,6 +97,49 @@ async def test_new_steps_cite_what_the_failed_one_saw() -> None:
     assert flow.step("s3")["verdicts"][0]["verdict"] == "cited"
 
 
+@pytest.mark.parametrize(("written", "named"), [(None, ["s4", "s5"]), ("s2", ["s2b", "s4"])])
+async def test_a_step_that_a_person_adds_is_not_taken_for_the_one_that_failed(
+    written: str | None, named: list[str]
+) -> None:
+    """P17, M7: a new step of an edited plan has no id of this request, also if the person writes that of the failed
+    one: that stays in the receipt, with what it did."""
+    print_it = submit_plan([{"content": "print it", "id": "s3", "replaces": ["s2"]}])
+    told = {id: [finish_step("told", f"{id}.result")] for id in named}
+    model = replanned(print_it, s3=[finish_step("printed", "s3.result")], **told)
+    more = [{"content": "call Eve", **({"id": written} if written else {})}, {"content": "call Fay"}]
+    flow = await play(
+        model,
+        TOOLS,
+        effects=EFFECTS,
+        settings={"approvals": "plan"},
+        answers=["approve", lambda pause: {**pause["plan"], "steps": [*pause["plan"]["steps"], *more]}],
+    )
+    model.assert_exhausted()
+    assert [(row["id"], row["content"], row["instead"]) for row in flow.run.receipt["replaced"]] == [
+        ("s2", "write", ["s3"])
+    ]
+    assert [step["id"] for step in flow.run.receipt["steps"]] == ["s1", "s3", *named]
+    assert [step["attempt"] for step in flow.run.steps.values()] == [1] * 5
+
+
+async def test_other_work_does_not_get_the_id_of_a_finished_step_that_is_done_again() -> None:
+    """P17: what was done under it stays in the receipt as replaced."""
+    redone = [{"content": "look twice", "id": "s3", "replaces": ["s1"]}, {"content": "print", "id": "s2"}]
+    told = {id: [finish_step("told", f"{id}.result")] for id in ("s3", "s2b", "s1b")}
+    model = replanned(submit_plan(redone), **told)
+    more = {"content": "call Eve", "id": "s1"}
+    flow = await play(
+        model,
+        TOOLS,
+        effects=EFFECTS,
+        settings={"approvals": "plan"},
+        answers=["approve", lambda pause: {**pause["plan"], "steps": [*pause["plan"]["steps"], more]}],
+    )
+    model.assert_exhausted()
+    assert [(row["id"], row["status"]) for row in flow.run.receipt["replaced"]] == [("s1", "stale"), ("s2", "failed")]
+    assert {step["id"]: step["status"] for step in flow.run.receipt["steps"]} == dict.fromkeys(told, "done")
+
+
 YEAR = [
     {"content": "find the total of the year", "tools": ["look"]},
     {"content": "write the report", "depends_on": ["s1"], "tools": ["send"]},
