@@ -19,6 +19,7 @@ from donewhen.state.people.answers import (
     read_words,
 )
 from donewhen.state.plan.planning import plan_after_failure
+from donewhen.state.plan.steps import next_attempt
 from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status
@@ -63,7 +64,11 @@ class FailurePause(OpenQuestion):
             records: Mapping[str, StepRecord] = values.get("steps") or {}
             changes = {id: unblocked for id, record in records.items() if record["status"] == "blocked"}
             changes |= dict.fromkeys(self.failed, again)
-            return {"steps": {id: change_status(records[id], change) for id, change in changes.items()}}
+            # A step is handed over anew: otherwise only the model that proves it would be asked again.
+            anew = {
+                id: {**next_attempt(records[id]), "delegated": False} for id in self.failed if records[id]["delegated"]
+            }
+            return {"steps": {id: change_status(records[id], change) for id, change in changes.items()} | anew}
         failed = {id: {"handled": True} for id in self.failed}
         if answer.kind == "replan":
             feedback = None if option_key(answer.text) else answer.text

@@ -24,21 +24,23 @@ MALFORMED = "malformed"
 
 
 def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79).
-
-    They are the same steps: what they wrote, handed over, spent and were granted still counts.
-    """
+    """Return new records for the steps that are tried once more, because only the form of their end was wrong (Q79)."""
     failed = {id: record for id, record in records.items() if record["status"] == "failed" and not record["handled"]}
     return {
-        id: {
-            **fresh_record(record),
-            "wrote": record["wrote"],
-            "delegated": record["delegated"],
-            "spent": record["spent"],
-            "granted": record["granted"],
-        }
+        id: next_attempt(record)
         for id, record in failed.items()
         if record["code"] == MALFORMED and record["attempt"] == 1
+    }
+
+
+def next_attempt(record: StepRecord) -> StepRecord:
+    """Return the record of the next attempt of a step: what it wrote, handed over, spent and was granted still counts."""
+    return {
+        **fresh_record(record),
+        "wrote": record["wrote"],
+        "delegated": record["delegated"],
+        "spent": record["spent"],
+        "granted": record["granted"],
     }
 
 

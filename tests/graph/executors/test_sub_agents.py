@@ -494,3 +494,49 @@ async def test_other_work_for_an_agent_that_ends_its_work_asks_nobody() -> None:
     flow = await play(model, executors={"agent": Executor("works", work=papers)})
     worked = [entry["id"] for entry in flow.journal if entry["tool"] == "agent"]
     assert (flow.status, flow.pauses, len(worked)) == ("completed", [], 4)
+
+
+@pytest.mark.parametrize(("error", "asked"), [(ToolException("closed"), 0), (Lost("?"), 1)], ids=repr)
+@pytest.mark.parametrize("whole", [True, False])
+async def test_retry_hands_the_step_over_again(error: Exception, asked: int, whole: bool) -> None:
+    """P16, N15, X24: whether it takes the goal whole or a step of a plan: no model answers in its place. Where it may
+    have worked, a person is asked first; what it spent is all in the receipt."""
+    worked: list[str] = []
+
+    async def work(brief: str) -> str:
+        worked.append(brief)
+        if len(worked) == 1:
+            raise error
+        return "three papers"
+
+    proof = finish_step("three papers", ("s1.2", "three papers"))
+    model = ScriptedModel([]) if whole else one_step([give_up("it is closed"), proof], executor="agent")
+    settings = {**(WHOLE if whole else FREE), "on_failure": "ask"}
+    answers = ["retry", *["it did not"] * asked]
+    executors = {"agent": Executor("works", work=work, passthrough=whole)}
+    flow = await play(model, executors=executors, settings=settings, answers=answers)
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["question", *["effect"] * asked]
+    assert (flow.status, flow.run.answer.split("\n")[0], len(worked)) == ("completed", "three papers", 2)
+    assert flow.run.receipt["steps"][0]["spent"]["tool_calls"] == 2
+
+
+async def test_retry_of_two_steps_hands_over_only_what_failed() -> None:
+    """N15: two agents side by side, one of which failed."""
+    worked: list[str] = []
+
+    def works(name: str) -> Executor:
+        async def work(brief: str) -> str:
+            worked.append(name)
+            if name == "right" and worked.count(name) == 1:
+                raise ToolException("closed")
+            return "three papers"
+
+        return Executor(name, work=work)
+
+    plan = [{"content": each, "executor": each, "depends_on": []} for each in ("left", "right")]
+    rounds = {**proofs("s1"), "s2": [give_up("closed"), finish_step("three papers", ("s2.2", "three papers"))]}
+    model = steps(plan, rounds)
+    executors = {each: works(each) for each in ("left", "right")}
+    flow = await play(model, executors=executors, settings={**FREE, "on_failure": "ask"}, answers=["retry"])
+    assert (flow.status, sorted(worked)) == ("completed", ["left", "right", "right"])
