@@ -34,7 +34,7 @@ def fresh_attempts(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
 
 
 def next_attempt(record: StepRecord) -> StepRecord:
-    """Return the record of the next attempt of a step: what it wrote, handed over, spent and was granted still counts."""
+    """Return the record of a step's next attempt: what it wrote, handed over, spent and was granted still counts."""
     return {
         **fresh_record(record),
         "wrote": record["wrote"],
