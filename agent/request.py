@@ -44,7 +44,8 @@ class Request:
     metadata: Json | None = None
     owner: str = ""
     plan: Json | None = None
-    """`{plan, approved}`: use this plan instead of planning; `approved` is the revision that a person approved."""
+    """`{plan}`: use this plan instead of planning. A schedule's has `approved`, the revision that a person approved,
+    `approval`, the fields of the receipt's row about that, and `effects`, those of its tools as they were shown."""
     template: str | None = None
     """The name of a saved plan to use with `parameters`."""
     parameters: Mapping[str, Any] | None = None

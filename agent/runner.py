@@ -248,7 +248,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
 
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
-    await keep_schedule(store, run)
+    await keep_schedule(store, run, values)
     row = await store.threads.get(run.thread_id) or {}
     untaken = untaken_answers(row, run)
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")

@@ -174,7 +174,8 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": plan_request(open=False)}
     if saved.get("approved") == plan["revision"]:
-        record = approval_record(plan, "user", plan_effects(plan, deps, settings).kinds)
+        effects = {**plan_effects(plan, deps, settings).kinds, **(saved.get("effects") or {})}
+        record = approval_record(plan, "user", effects)
         return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
     return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}
 

@@ -98,8 +98,11 @@ class ScheduleInfo:
         return {**vars(self)}
 
 
-async def keep_schedule(store: ThreadStore, run: Run) -> None:
-    """Store the schedule that a run ended with, if any, as approved; safe to repeat until the row says so."""
+async def keep_schedule(store: ThreadStore, run: Run, values: Mapping[str, Any]) -> None:
+    """Store the schedule that a run ended with, if any, as approved; safe to repeat until the row says so.
+
+    `values` is the state of the run.
+    """
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return
@@ -114,12 +117,13 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
             id, str(before.value.get("queue") or QUEUE), _due_text(before.value), only_new=True
         )
     else:
-        await _write(store, _row_to_store(id, run, plan, row, approved))
+        await _write(store, _row_to_store(id, run, values, row, approved))
     await store.threads.put(run.thread_id, {**row, "kept": id})
 
 
-def _row_to_store(id: str, run: Run, plan: Mapping[str, Any], row: Json, approved: Mapping[str, Any]) -> Json:
-    """Return the row of a schedule that was just confirmed; `row` is that of its thread."""
+def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, approved: Mapping[str, Any]) -> Json:
+    """Return the row of a schedule that was just confirmed; `row` is that of its thread, `values` its state."""
+    plan = values["plan"]
     once = {**plan, "schedule": None}
     return {
         "id": id,
@@ -127,6 +131,7 @@ def _row_to_store(id: str, run: Run, plan: Mapping[str, Any], row: Json, approve
         "goal": run.goal,
         "schedule": plan["schedule"],
         "plan": {**once, "revision": revision_of(once)},
+        "effects": (values.get("approval") or {}).get("effects") or {},
         "thread_id": run.thread_id,
         "confirmed": str(approved["at"]),
         "approval": {
@@ -499,6 +504,7 @@ def _request_of(row: Json, moment: datetime) -> Request:
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
     earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
     plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
+    plan["effects"] = row.get("effects") or {}  # once they were not stored
     metadata = {**row["metadata"], "schedule": row["id"], "moment": _iso(moment)}
     return Request(
         [HumanMessage(goal, id=_thread_id(row, moment))], stored_settings(row["settings"]), metadata, row["owner"], plan
