@@ -25,6 +25,7 @@ from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, enqueue, time_text
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
+from donewhen.state.ledger import with_granted
 from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import SCHEDULES, Schedule, iso_text, occurrences, with_times, zone_of
@@ -141,13 +142,26 @@ def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, appro
         },
         "owner": row.get("owner", ""),
         "queue": row.get("home") or QUEUE,
-        "settings": {**(row.get("settings") or {}), "deadline": None, "today": None},
+        "settings": _settings_to_store(row.get("settings") or {}, values),
         "metadata": row.get("metadata") or {},
         "paused": False,
         "seen": str(approved["at"]),
         "last": None,
         "skipped": [],
     }
+
+
+def _settings_to_store(settings: Json, values: Mapping[str, Any]) -> Json:
+    """Return the settings of a schedule's runs: those of its request, with the limits of its approved plan."""
+    given, granted, kept = (
+        stored_settings(settings),
+        values.get("granted"),
+        {**settings, "deadline": None, "today": None},
+    )
+    if granted:
+        limits = {key: most for key, most in with_granted(given.limits, granted).items() if key in granted}
+        kept["limits"] = {**(settings.get("limits") or {}), **limits}
+    return kept
 
 
 def due_moment(

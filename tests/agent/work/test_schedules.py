@@ -478,6 +478,26 @@ async def test_a_tool_is_no_less_than_when_its_schedule_was_confirmed(tmp_path: 
     assert post.sent == ["out", "out"]
 
 
+@pytest.mark.parametrize("rounds", [1, 7])
+async def test_limits_edited_at_the_approval_are_those_of_each_run(storage: Any, rounds: int) -> None:
+    """P18: the schedule shows them, its runs have them, and a later change replaces them."""
+    async with Agent(reporting(HOURLY, runs=2), [Post().send], storage=storage) as agent:
+        given = {"approvals": "plan", "on_question": "assume", "limits": {"rounds": 4, "tool_calls": 9}}
+        run = await agent.start("send the report", settings=given)
+        assert run.pending[0]["limits"]["rounds"] == 4
+        run = await agent.resume(run, {"type": "edit", "plan": {"limits": {"rounds": rounds}}})
+        (schedule,) = await agent.schedules.list()
+        assert {**schedule.settings["limits"], "rounds": rounds} == schedule.settings["limits"]
+        for hour, most in ((1.01, rounds), (2.01, 5)):
+            (thread,) = await agent.schedules.start_due(QUEUE, hours(hour))
+            run = await agent.run_submitted(thread)
+            assert (run.limits["rounds"], run.limits["tool_calls"]) == (most, 9)
+            assert run.spent["rounds"] <= most
+            assert (run.status == "completed") == (most > 1)
+            if most == rounds:
+                await agent.schedules.change(schedule.id, settings={"limits": {"rounds": 5}})
+
+
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
     """P18: a plan in the place of one at work has no schedule; the planner is told."""
     gone = ScriptedModel(
