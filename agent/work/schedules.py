@@ -25,6 +25,7 @@ from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, enqueue, time_text
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
+from donewhen.state.language.texts import known_language
 from donewhen.state.ledger import with_granted
 from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
@@ -152,7 +153,7 @@ def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, appro
 
 
 def _settings_to_store(settings: Json, values: Mapping[str, Any]) -> Json:
-    """Return the settings of a schedule's runs: those of its request, with the limits of its approved plan."""
+    """Return the settings of a schedule's runs: those of its request, with the limits and the language of its plan."""
     given, granted, kept = (
         stored_settings(settings),
         values.get("granted"),
@@ -161,6 +162,9 @@ def _settings_to_store(settings: Json, values: Mapping[str, Any]) -> Json:
     if granted:
         limits = {key: most for key, most in with_granted(given.limits, granted).items() if key in granted}
         kept["limits"] = {**(settings.get("limits") or {}), **limits}
+    declared, shown = (values.get("planning") or {}).get("language"), values.get("language")
+    if not given.speaks and (declared or shown != known_language()):  # English may be for want of any
+        kept["language"] = declared or shown
     return kept
 
 

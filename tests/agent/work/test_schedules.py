@@ -16,7 +16,7 @@ from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
-from donewhen.state.language.texts import LANGUAGES
+from donewhen.state.language.texts import LANGUAGES, catalogue
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
@@ -496,6 +496,39 @@ async def test_limits_edited_at_the_approval_are_those_of_each_run(storage: Any,
             assert (run.status == "completed") == (most > 1)
             if most == rounds:
                 await agent.schedules.change(schedule.id, settings={"limits": {"rounds": 5}})
+
+
+@pytest.mark.parametrize(("declared", "language"), [("de", "de"), ("pl", "en"), (None, "en")])
+async def test_the_runs_speak_the_language_of_the_confirmed_plan(
+    storage: Any, declared: str | None, language: str
+) -> None:
+    """P18, P14: in each run the runtime's texts and the model's answer are in the language that the plan declared."""
+    plan = submit_plan(
+        [{"content": "send it", "tools": []}], schedule=HOURLY, **({"language": declared} if declared else {})
+    )
+    model = ScriptedModel(roles={"triage": [plan], "execute": [ask_user("Which month?"), ask_user("Which month?")]})
+    async with Agent(model, storage=storage) as agent:
+        await agent.resume(await agent.start("Jede Stunde schicken"), "approve")
+        for hour in (1.01, 2.01):
+            (thread,) = await agent.schedules.start_due(QUEUE, hours(hour))
+            run = await agent.run_submitted(thread)
+            assert (run.status, run.language) == ("waiting", language)
+            prompt = model.requests[-1].messages[0].text
+            assert f"in this language: {declared}" in prompt if declared else "in this language:" not in prompt
+            run = await agent.cancel(run)
+            assert catalogue(language)["reason"]["outside"] == run.outcome["reason"]  # type: ignore[index]
+
+
+async def test_the_runs_speak_the_language_of_a_plan_that_words_changed(storage: Any) -> None:
+    """P18, P14: so it is where only the plan before was declared to be in that language."""
+    plan = submit_plan([{"content": "senden", "tools": []}], schedule=HOURLY, language="de")
+    again = submit_plan([{"content": "später senden", "tools": []}], schedule=DAILY)
+    model = ScriptedModel(roles={"triage": [plan], "plan": [again], "execute": [ask_user("Which month?")]})
+    async with Agent(model, storage=storage) as agent:
+        run = await agent.resume(await agent.start("Jede Stunde senden"), "einmal am Tag, halb neun")
+        run = await agent.resume(run, "approve")
+        (schedule,) = await agent.schedules.list()
+        assert (await agent.run_submitted(await agent.schedules.run(schedule.id))).language == run.language == "de"
 
 
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
