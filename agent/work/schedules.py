@@ -22,7 +22,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
-from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, enqueue, time_text
+from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, as_run, enqueue, time_text
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.language.texts import known_language
@@ -232,7 +232,7 @@ class Schedules:
             row: Json = {}
             with suppress(StorageError):  # what is damaged can be deleted
                 row = await _read_row(store, id)
-            if self._withdraw and (last := row.get("last")):
+            if self._withdraw and (last := row.get("last")) and "ran" not in await _read_last(store, row):
                 await self._withdraw(last["thread_id"], "its schedule was deleted before it began")
             await store.threads.delete_due_time(id)
             await store.adelete(SPACE, id)
@@ -392,8 +392,8 @@ class Schedules:
             if _time_of_run(taken, row["id"]) == moment.replace(microsecond=0):
                 if refused is None:
                     break
-                if taken["status"] in refused:
-                    raise ScheduleError(f"the run of {_iso(moment)} is {taken['status']}: thread {thread_id}")
+                if (status := as_run(taken)["status"]) in refused:
+                    raise ScheduleError(f"the run of {_iso(moment)} is {status}: thread {thread_id}")
         await _write(store, {**row, **change, "last": last}, now)
         return thread_id
 
@@ -534,9 +534,9 @@ async def _is_busy(store: ThreadStore, row: Json) -> bool:
 
 
 async def _read_last(store: ThreadStore, row: Mapping[str, Any]) -> Json:
-    """Return the row of the last run's thread; {} if there is none."""
+    """Return the row of the last run's thread, as that run left it; {} if there is none."""
     with suppress(StorageError):  # its row is damaged: it is shown among the threads, and ends nothing here
-        return (await store.threads.get(row["last"]["thread_id"]) if row.get("last") else None) or {}
+        return as_run((await store.threads.get(row["last"]["thread_id"]) if row.get("last") else None) or {})
     return {}
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from donewhen.agent.gate import left_to_policy, policy_seconds
-from donewhen.agent.request import Request
+from donewhen.agent.request import Request, queued_request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
@@ -87,7 +87,7 @@ class ThreadInfo:
     spent: Mapping[str, float] = field(default_factory=dict)
     """What its last request had spent when it last waited or ended."""
     schedule: str = ""
-    """The id of the schedule of which it is a run; "" if of none."""
+    """The id of the schedule of which it is a run; "" if of none, or if the thread got another request since."""
     moment: str = ""
     """The time of that schedule for which it runs, ISO 8601."""
 
@@ -124,9 +124,27 @@ async def update_row(
     fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
     fresh |= {"asked": "", "pending": [], "problem": "", "code": "", "reason": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
+    if queued_request(fields) not in ("", queued_request(before)) and "schedule" in before:
+        written["ran"] = before.get("ran") or _end_in(before)
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
     await store.threads.put(thread_id, written, claims=claims)
+
+
+def _end_in(row: Json) -> Json:
+    """Return how the run of a schedule ended in a row that gets another request, which may close it."""
+    ended = row["status"] in ENDED
+    return {
+        "status": row["status"] if ended else "cancelled",
+        "reason": row.get("reason", ""),
+        "problem": "",
+        "pending": [],
+    }
+
+
+def as_run(row: Json) -> Json:
+    """Return the row of a thread that runs a schedule as it was before other requests came to the thread."""
+    return {**row, **(row.get("ran") or {})}
 
 
 async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standing:
@@ -389,7 +407,7 @@ async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
 
 def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
     """Return a row in its public form."""
-    schedule, _, moment = str(row.get("schedule") or "").partition(" ")
+    schedule, _, moment = str("" if "ran" in row else row.get("schedule") or "").partition(" ")
     return ThreadInfo(
         thread_id,
         row.get("goal", ""),

@@ -17,7 +17,7 @@ from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
 from donewhen.state.language.texts import LANGUAGES, catalogue
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
 HOURLY = {"every_minutes": 60}
@@ -529,6 +529,69 @@ async def test_the_runs_speak_the_language_of_a_plan_that_words_changed(storage:
         run = await agent.resume(run, "approve")
         (schedule,) = await agent.schedules.list()
         assert (await agent.run_submitted(await agent.schedules.run(schedule.id))).language == run.language == "de"
+
+
+@pytest.mark.parametrize("way", ["submit", "start"])
+async def test_a_later_request_in_the_thread_of_a_run_is_no_run_of_the_schedule(way: str) -> None:
+    """P18: it holds up no time, leaves the run's end as it was, may be cancelled, and outlives the schedule."""
+    post = Post()
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    work = [call("send", text="report"), finish_step("sent", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan, *[ask_user("Of which week?")] * 4], "execute": work * 3})
+
+    async def ask(thread: str) -> str:
+        if way == "start":
+            return (await agent.start("And last week?\n\nAnd before?", thread_id=thread)).thread_id
+        return await agent.submit("And last week?\n\nAnd before?", thread_id=thread)
+
+    async with Agent(model, [post.send], storage="memory:") as agent:
+        id = await confirmed(agent)
+        await rewind(agent, id, hours=5)
+        (first,) = await agent.schedules.start_due(QUEUE)
+        await agent.run_submitted(first)
+        assert (await agent.info(first)).schedule == id
+        await ask(first)
+        shown = await agent.schedules.show(id)
+        assert shown.last
+        assert (shown.last["status"], shown.last["question"], (await agent.info(first)).schedule) == (
+            "completed",
+            "",
+            "",
+        )
+        if way == "submit":
+            assert (await agent.run_submitted(first)).status == "waiting"
+        for again in (False, True):
+            await agent.cancel(first)
+            with pytest.raises(ScheduleError, match=f"is completed: thread {first}"):
+                await agent.schedules.run(id, moment=datetime.fromisoformat(shown.last["at"]))
+            if not again:
+                await ask(first)
+        (second,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        await agent.run_submitted(second)
+        await ask(second)
+        (third,) = await agent.schedules.start_due(QUEUE, hours(2.01))
+        assert (await agent.schedules.show(id)).skipped == shown.skipped
+        await agent.cancel(third)
+        await ask(third)
+        await agent.schedules.delete(id)
+        assert (await agent.info(third)).status == ("queued" if way == "submit" else "waiting")
+    assert post.sent == ["report", "report"]
+
+
+async def test_a_run_whose_place_another_request_takes_was_cancelled(tmp_path: Path) -> None:
+    """P18: a request that closes a waiting run with `restart` frees its schedule, and its time can be run again."""
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=HOURLY)
+    model = ScriptedModel(roles={"triage": [plan, answer("Hello.")], "execute": [ask_user("Whom?")] * 2})
+    async with Agent(model, [Post().send], storage=f"sqlite:///{tmp_path}/runs.db") as agent:
+        id = await confirmed(agent)
+        thread = await agent.schedules.run(id)
+        assert (await agent.run_submitted(thread)).status == "waiting"
+        await agent.start("Hello", thread_id=thread, restart=True)
+        last = (await agent.schedules.show(id)).last
+        assert last
+        assert last["status"] == "cancelled"
+        again = await agent.schedules.run(id, moment=datetime.fromisoformat(last["at"]))
+        assert (again, (await agent.run_submitted(again)).status) == (f"{thread}-2", "waiting")
 
 
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
