@@ -5,7 +5,7 @@ comes right after the gap; when it is put back, a repeated time comes once.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal
@@ -44,6 +44,8 @@ def _days(value: Any) -> Any:
     """Return days as people write them: names in English of any length, ranges such as mon-fri, `weekdays`."""
     if value in (None, "", []):
         return None
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise ValueError(f"weekdays are a list such as {list(DAYS[:2])}, or a text such as 'mon-fri'")
     names = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) and value not in _NAMED else value
     numbers: set[int] = set()
     for item in [names] if isinstance(names, str) else names:

@@ -594,6 +594,28 @@ async def test_a_run_whose_place_another_request_takes_was_cancelled(tmp_path: P
         assert (again, (await agent.run_submitted(again)).status) == (f"{thread}-2", "waiting")
 
 
+@pytest.mark.parametrize("days", [5, True, {"mon": True}], ids=str)
+async def test_days_of_a_wrong_type_are_refused_wherever_they_are_written(days: Any, tmp_path: Path) -> None:
+    """P18: ✗ by a model it is sent back; in an edit the question stays open; a change changes nothing."""
+    wrong = submit_plan(["report"], schedule={**DAILY, "weekdays": days})
+    model = ScriptedModel(roles={"triage": [wrong, submit_plan(["report"], schedule=DAILY)]})
+    edit = {"type": "edit", "plan": {"schedule": {"weekdays": days}}}
+    async with Agent(model, storage=f"sqlite:///{tmp_path}/runs.db") as agent:
+        run = await agent.start("report every day", thread_id="t")
+        assert "weekdays are a list" in str(model.requests[-1].messages)
+        for _ in range(2):
+            run = await agent.resume(run, edit)
+            assert (run.status, "weekdays are a list" in run.problem) == ("waiting", True)
+        await agent.submit_answer(run, edit)
+        run = await agent.run_submitted(run)
+        assert (run.status, "weekdays are a list" in run.problem) == ("waiting", True)
+        assert (await agent.resume(run, "approve")).outcome["code"] == "scheduled"  # type: ignore[index]
+        (schedule,) = await agent.schedules.list()
+        with pytest.raises(ScheduleError, match="weekdays are a list"):
+            await agent.schedules.change(schedule.id, {"weekdays": days})
+        assert await agent.schedules.show(schedule.id) == schedule
+
+
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
     """P18: a plan in the place of one at work has no schedule; the planner is told."""
     gone = ScriptedModel(

@@ -1,5 +1,6 @@
 """A recurring request: which times there are, that a person must have confirmed them, and where they end."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from donewhen import Agent, Settings
+from donewhen.state.people.edit import PlanEdit, edit_plan
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
-from donewhen.state.plan.schedule import Schedule, occurrences
+from donewhen.state.plan.schedule import WAYS, Schedule, next_moments, occurrences
+from donewhen.state.plan.text import schedule_text
 from donewhen.testing import ScriptedModel, ask_user, submit_plan
 from tests.kit.flows import play
 
@@ -57,7 +60,8 @@ BAD: list[dict[str, Any]] = [
     {"at": "08:30"}, {"at": "08:30", "timezone": "Berlin"}, {"at": "08:30", "timezone": "../../etc/passwd"},
     {"at": "08:30", "timezone": ""}, {"timezone": "UTC"}, {**DAILY, **TWENTY}, {"cron": "* * * * *"},
     {"cron": "0 9 * * *", **DAILY}, {"weekdays": ["mon"], **TWENTY}, {"weekdays": ["someday"], **DAILY},
-    {"missed": "maybe", **DAILY},
+    {"missed": "maybe", **DAILY}, {"missed": ["once"], **DAILY}, {"missed": True, **DAILY},
+    *[{"weekdays": days, **DAILY} for days in (5, True, 1.5, {"mon": True}, {"mon": False}, [5], [["mon"]], [None])],
 ]  # fmt: skip
 
 
@@ -69,6 +73,45 @@ def test_anything_else_is_refused(bad: dict[str, Any]) -> None:
     found = read_plan({"title": "t", "steps": ["a"], "schedule": bad}, Rules())
     assert isinstance(found, list)
     assert found[0].startswith(("schedule", "the plan holds nan"))
+
+
+NEAR_VALUES = st.sampled_from(
+    [
+        "",
+        "mon",
+        "mon-fri",
+        "weekdays",
+        "08:30",
+        "*",
+        "0 9 * * 1-5",
+        "*/0 * * * *",
+        "0 9 L * *",
+        "UTC",
+        "Europe/Berlin",
+        "once",
+    ]
+)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | NEAR_VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | NEAR_VALUES, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    schedule=st.dictionaries(st.sampled_from([*Schedule.model_fields]), JSON_VALUES), way=st.sampled_from([*WAYS, ""])
+)
+def test_whatever_stands_in_a_field_is_read_or_refused(schedule: dict[str, Any], way: str) -> None:
+    """P18: ✗ no type of a value breaks the reader, be it a model's plan or a person's edit; what is read has times."""
+    written = {**schedule, **{"every_minutes": TWENTY, "at": DAILY, "cron": {"cron": "0 9 * * *"}}.get(way, {})}
+    found = read_plan({"title": "t", "steps": ["a"], "schedule": written}, Rules(zone="UTC"))
+    edit = edit_plan({"plan": {"schedule": written}}, {"title": "t", "steps": [], "schedule": DAILY})
+    for plan in (found, edit.plan if isinstance(edit, PlanEdit) else []):
+        if isinstance(plan, dict) and plan["schedule"]:
+            with suppress(ValidationError):
+                read = Schedule.model_validate(plan["schedule"]).model_dump(mode="json")
+                assert len(next_moments(read, datetime.now(UTC))) == 3
+                assert schedule_text(read)
 
 
 @pytest.mark.parametrize("none", [None, {}, {"every_minutes": None, "at": None, "timezone": ""}])
