@@ -21,6 +21,8 @@ from donewhen.state.records import Pause, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrate, migrate_inside
 
+INTERRUPTED = "nobody works on it: it was stopped, or its process ended; resume goes on from there"
+"""The problem of a run that has neither ended nor asked, and is not queued."""
 RunStatus = Literal[
     "completed", "answered", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"
 ]
@@ -168,21 +170,21 @@ def unknown_thread(thread_id: str) -> UnknownThread:
     )
 
 
-def waiting_error(run: Run) -> ThreadWaiting:
-    """Return the error for a new goal on a thread whose request has not ended; it says what the thread does."""
-    what_it_does = _describe_state(run.thread_id, run.status, run.pending)
-    text = f"thread {run.thread_id!r} {what_it_does}; restart=True begins anew"
-    return ThreadWaiting(text, [pause["id"] for pause in run.pending])
+def waiting_error(run: Run, hint: str = "") -> ThreadWaiting:
+    """Return the error for what needs a thread whose request has ended; it says what the thread does, and `hint`."""
+    what_it_does = _describe_state(run.thread_id, run.status, run.pending, run.problem)
+    return ThreadWaiting(f"thread {run.thread_id!r} {what_it_does}{hint}", [pause["id"] for pause in run.pending])
 
 
 def idle_error(thread_id: str, row: Mapping[str, Any]) -> ResumeError:
     """Return the error for words to a thread on which nothing works; it says what the thread does instead."""
     status, pending = str(row.get("status") or "running"), row.get("pending") or ()
-    text = f"nothing works on thread {thread_id!r}, which {_describe_state(thread_id, status, pending)}"
+    what_it_does = _describe_state(thread_id, status, pending, str(row.get("problem") or ""))
+    text = f"nothing works on thread {thread_id!r}, which {what_it_does}"
     return ResumeError(text, [pause["id"] for pause in pending] if status == "waiting" else ())
 
 
-def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]]) -> str:
+def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]], problem: str) -> str:
     """Return what a thread does on which nothing works, and what makes it go on."""
     it = repr(thread_id)
     if status == "waiting":
@@ -190,6 +192,8 @@ def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, 
         return f"waits for an answer ({asked}): give it with resume({it}, answer) or submit_answer({it}, answer)"
     if status == "queued":
         return f"is not finished: it is queued for a worker. Wait for that, watch({it}) follows it, or cancel({it})"
+    if status == "running" and problem not in ("", INTERRUPTED):
+        return f"is not finished: {problem}. resume({it}) goes on"
     if status == "running":
         return f"is not finished: its work was interrupted. resume({it}) goes on, and with steer= in another direction"
     return f"has ended ({status}): start(goal, thread_id={it}) goes on with its conversation"

@@ -52,11 +52,11 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
-from donewhen.agent.run import Run, read_left_behind, read_run, require_thread, unknown_thread, waiting_error
+from donewhen.agent.run import Run, read_left_behind, read_run, require_thread, unknown_thread
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
-from donewhen.agent.undo import ToolUndo, UndoReport, check_ended, read_undoing
+from donewhen.agent.undo import ToolUndo, UndoReport, read_undoing
 from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.agent.work.news import Notifier, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
@@ -66,6 +66,7 @@ from donewhen.agent.work.thread_rows import (
     READ_AT_ONCE,
     CancelListener,
     ThreadInfo,
+    check_free,
     enqueue,
     enqueue_left_answers,
     forget_cancel,
@@ -78,6 +79,7 @@ from donewhen.agent.work.thread_rows import (
     read_left_answers,
     read_standing,
     return_to_queue,
+    run_now,
     settings_in,
     time_text,
     untaken_answers,
@@ -102,7 +104,7 @@ from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import Budgets, with_granted
+from donewhen.state.ledger import Budgets
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.values import storable
@@ -122,6 +124,8 @@ LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
 WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
+OR_RESTART = "; restart=True begins anew"
+OR_UNDO = ". Nothing can be undone before it ends: `donewhen cancel`, agent.cancel"
 WITH_EVENTS: Json = {"stream_mode": ["values", "custom"], "version": "v2", "subgraphs": True}
 QUIETLY: Json = {"stream_mode": ["values"], "version": "v2", "subgraphs": False}
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
@@ -435,9 +439,9 @@ class Runner:
         request.check_owner(thread.thread_id, thread.row)
         snapshot = None if last_turn(thread.row) and not request.id else await thread.read()
         if snapshot and request.is_delivered(thread.thread_id, thread.row, snapshot.values):
-            return self._make_run(thread.thread_id, thread.row, snapshot)
-        if snapshot:
-            self.check_free(thread, snapshot, request.restart)
+            return run_now(thread.thread_id, thread.row, snapshot, self.form)
+        if snapshot and not request.restart:
+            check_free(thread.thread_id, thread.row, snapshot, OR_RESTART)
         return await self.begin(thread, request, snapshot, queue="")
 
     async def prepare_request(self, request: Request) -> Request:
@@ -455,7 +459,8 @@ class Runner:
             async with self.hold(thread_id) as thread:
                 snapshot = await thread.read()
                 if not request.is_delivered(thread_id, thread.row, snapshot.values):
-                    self.check_free(thread, snapshot, request.restart)
+                    if not request.restart:
+                        check_free(thread_id, thread.row, snapshot, OR_RESTART)
                     if request.instead_of:
                         await _find_before(thread, request.instead_of)
                     await enqueue(thread.store, thread_id, self.queue, request, at)
@@ -470,27 +475,10 @@ class Runner:
             async with self.storage.reader() as (saver, store):
                 row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
             if request.is_delivered(thread_id, row, snapshot.values):
-                return self._make_run(thread_id, row, snapshot)
+                return run_now(thread_id, row, snapshot, self.form)
             if time.monotonic() >= deadline:
                 return None
             await asyncio.sleep(0.05)
-
-    def _make_run(self, thread_id: str, row: Json, snapshot: StateSnapshot) -> Run:
-        """Return the run of a thread from its row and its state.
-
-        If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
-        UnknownThread, and StorageError for an unknown version of the state.
-        """
-        status: Any = "queued" if row.get("status") == "queued" else "running"
-        settings = settings_in(row)
-        if is_not_begun(row, snapshot.values):
-            limits = with_granted(settings.limits, None) if settings else {}
-            run = Run(thread_id, status, limits=limits)
-        else:
-            run = read_run(thread_id, require_thread(thread_id, snapshot), settings, self.form)
-            run = replace(run, status=status) if has_work(row) else run
-        goal = run.goal or str(row.get("goal") or "")  # until the state has received the request
-        return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
 
     async def _fill(self, request: Request) -> Request:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
@@ -498,17 +486,6 @@ class Runner:
             return request if request.messages else replace(request, messages=read_goal(""))
         goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
         return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
-
-    def check_free(self, thread: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
-        """Raise ThreadWaiting if the last request is open or queued, unless it is to be closed."""
-        queued = thread.row.get("status") == "queued"
-        if restart or not (queued or snapshot.created_at):
-            return
-        run = read_run(thread.thread_id, snapshot)
-        if queued:
-            raise waiting_error(replace(run, status="queued"))
-        if run.status in ("waiting", "running"):
-            raise waiting_error(run)
 
     async def begin(
         self, thread: HeldThread, request: Request, snapshot: StateSnapshot | None, queue: str | None = None
@@ -642,7 +619,7 @@ class Runner:
 
     async def _audit(self, thread: HeldThread, new_settings: SettingsLike) -> Act:
         thread_id, snapshot = thread.thread_id, await thread.read()
-        self.check_free(thread, snapshot, restart=False)
+        check_free(thread_id, thread.row, snapshot)
         values = require_thread(thread_id, snapshot).values
         ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
         log_of(thread_id).turn = values.get("turn", 1)
@@ -665,8 +642,8 @@ class Runner:
                 return replace(report, dry_run=True)
         async with self.hold(thread_id) as thread:
             snapshot = await thread.read()
-            check_ended(thread_id, thread.row, snapshot)
-            values = migrate(snapshot.values)
+            check_free(thread_id, thread.row, snapshot, OR_UNDO)
+            values = migrate(require_thread(thread_id, snapshot).values)
             undoing = await read_undoing(thread.store, thread_id, values, step, self._undo_of)
             report = await undoing.carry_out(thread.store)
             listed = {row["id"] for row in (values["outcome"] or {}).get("receipt", {}).get("undone") or ()}
@@ -1006,7 +983,7 @@ class Runner:
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            return self._make_run(thread_id, row, snapshot), snapshot
+            return run_now(thread_id, row, snapshot, self.form), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""

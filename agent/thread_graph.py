@@ -20,7 +20,7 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, Overwrite, StateSnapshot, StateUpdate
 
-from donewhen.agent.request import MISSING, Continuation, Request
+from donewhen.agent.request import MISSING, Continuation, Request, is_not_begun
 from donewhen.agent.run import Run, read_run
 from donewhen.agent.runner import (
     Act,
@@ -32,7 +32,7 @@ from donewhen.agent.runner import (
     request_in,
 )
 from donewhen.agent.storage import Storage
-from donewhen.agent.work.thread_rows import update_row
+from donewhen.agent.work.thread_rows import check_free, update_row
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.channels import Json
 from donewhen.state.errors import GoalError, StorageError
@@ -102,7 +102,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread_id := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
         async with self.runner.hold(thread_id) as thread:
-            await thread.read()  # ids written from now on sort after the thread's latest state, not after `config`'s
+            _check_begun(
+                thread, await thread.read()
+            )  # and ids written from now on sort after the thread's latest state, not after `config`'s
             known = migrate((await thread.graph.aget_state(config)).values).get("steps") or {}
             supersteps = [[each._replace(values=_whole(each.values, known)) for each in step] for step in supersteps]
             await update_row(thread.store, thread_id, thread.row)
@@ -140,6 +142,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         change: Json = {"settings": settings if new_settings else None, "answered": {}}
         where = merge_configs(self.config, config)
         if where["configurable"].get("checkpoint_id"):
+            _check_begun(thread, snapshot)
             migrate((await thread.graph.aget_state(where)).values)
             return Act(input, settings, change=change, from_checkpoint=True)
         if input is None or (isinstance(input, Command) and input.resume is not None):
@@ -151,8 +154,10 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             return act if input is None else replace(act, input=replace(input, resume=act.input.resume))
         run, messages = read_run(thread.thread_id, snapshot), request_in(input)
         is_free = not snapshot.created_at or run.outcome is not None
-        if thread.row.get("status") == "queued" or (messages and is_free):
-            runner.check_free(thread, snapshot, restart=False)
+        if thread.row.get("status") == "queued":
+            check_free(thread.thread_id, thread.row, snapshot)
+        _check_begun(thread, snapshot)
+        if messages and is_free:
             request = await runner.prepare_request(Request(messages, runner.merge(new_settings)))
             return await runner.begin(thread, request, snapshot, queue="")
         if not messages:
@@ -161,6 +166,12 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
         )
         return Act(input, settings, run.goal, change, before=runner.before_input(recorded_input, run))
+
+
+def _check_begun(thread: HeldThread, snapshot: StateSnapshot) -> None:
+    """Raise ThreadWaiting if the thread has a request that has not begun: what is written now would displace it."""
+    if is_not_begun(thread.row, snapshot.values):
+        check_free(thread.thread_id, thread.row, snapshot)
 
 
 def check_input(values: Any) -> None:

@@ -8,16 +8,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from langgraph.types import StateSnapshot
-
-from donewhen.agent.run import Run, read_run, require_thread
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.workspace.undo import WAITS, check_changes, undo_change
 from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.changes import Result, mark_undoing, mark_undone, read_changes
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, ThreadWaiting
+from donewhen.state.errors import ConfigError
 from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.records import WRITES
 
@@ -81,16 +78,6 @@ class UndoReport:
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
         return asdict(self)
-
-
-def check_ended(thread_id: str, row: Mapping[str, Any], snapshot: StateSnapshot) -> Run:
-    """Return the run of a thread. Raises ThreadWaiting if its request has not ended, UnknownThread."""
-    run = read_run(thread_id, require_thread(thread_id, snapshot))
-    if row.get("status") == "queued" or run.status in ("waiting", "running"):
-        what = "waits for an answer" if run.pending else "is not finished"
-        text = f"thread {thread_id} {what}, so nothing can be undone yet. End it first: `donewhen cancel`, agent.cancel"
-        raise ThreadWaiting(text, [pause["id"] for pause in run.pending])
-    return run
 
 
 class Undoing:

@@ -8,25 +8,29 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from langgraph.types import StateSnapshot
+
 from donewhen.agent.gate import left_to_policy, policy_seconds
-from donewhen.agent.request import Request, queued_request
-from donewhen.agent.run import Run
+from donewhen.agent.request import Request, is_not_begun, queued_request
+from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
 from donewhen.agent.work.news import store_failure
 from donewhen.graph.events import Standing
+from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
+from donewhen.state.ledger import with_granted
 from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
@@ -50,8 +54,6 @@ DUE_NOW = " "
 The time of the row follows, so that what is due at once is taken in the order of time."""
 
 ENDED = ("completed", "answered", "partial", "failed", "cancelled", "exhausted")
-INTERRUPTED = "nobody works on it: it was stopped, or its process ended; resume goes on from there"
-"""The problem of a run that has neither ended nor asked, and is not queued."""
 TRIES = 5
 """The number of retries after crashes or errors; after the next one, a run is left to a person."""
 READ_AT_ONCE = 1000
@@ -213,6 +215,32 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
     if waits := bool(row.get("queue") and row.get("request")):
         await update_row(store, thread_id, status="queued", due=DUE_FIRST)
     return waits
+
+
+def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm | None = None) -> Run:
+    """Return the run of a thread from its row and its state: this alone decides what the thread does now.
+
+    If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
+    UnknownThread, and StorageError for an unknown version of the state.
+    """
+    status: Any = "queued" if row.get("status") == "queued" else "running"
+    settings = settings_in(row)
+    if is_not_begun(row, snapshot.values):
+        limits = with_granted(settings.limits, None) if settings else {}
+        run = Run(thread_id, status, limits=limits)
+    else:
+        run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
+        run = replace(run, status=status) if has_work(row) else run
+    goal = run.goal or str(row.get("goal") or "")  # until the state has received the request
+    return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
+
+
+def check_free(thread_id: str, row: Json, snapshot: StateSnapshot, hint: str = "") -> None:
+    """Raise ThreadWaiting unless the thread's last request, begun or not, has ended; the error ends with `hint`."""
+    if snapshot.created_at or is_not_begun(row, snapshot.values):
+        run = run_now(thread_id, row, snapshot)
+        if run.status in OPEN:
+            raise waiting_error(run, hint)
 
 
 def has_work(row: Json) -> bool:

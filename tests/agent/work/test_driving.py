@@ -18,6 +18,7 @@ from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work.thread_rows import INTERRUPTED
 from donewhen.hooks import Hooks
 from donewhen.testing import Recording, ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.storage.cases import fresh_url
 
 FREE = {"confirm": "never", "on_failure": "deliver"}
@@ -337,3 +338,83 @@ async def test_a_run_of_the_graph_stores_a_checkpoint_before_it_goes_on(way: str
         with pytest.raises(StorageError):
             await calls[way]()
     assert script.requests == []
+
+
+KEYLESS: Any = {"models": {"triage": "openai:gpt-5"}}
+
+
+async def left_to_a_person(agent: Agent, goal: str, **more: Any) -> None:
+    """Submit a goal on the thread t on which workers give up before it begins: its model has no key."""
+    await agent.submit(goal, thread_id="t", settings=KEYLESS, **more)
+    async with agent.worker():
+        async for _ in agent.watch("t"):
+            pass
+
+
+UNBEGUN: dict[str, Callable[[Agent], Awaitable[Any]]] = {
+    "start": lambda agent: agent.start("third", thread_id="t"),
+    "submit": lambda agent: agent.submit("third", thread_id="t"),
+    "audit": lambda agent: agent.audit("t"),
+    "undo": lambda agent: agent.undo("t"),
+    "invoke": lambda agent: agent.graph.ainvoke({"messages": "third"}, on("t")),
+    "go back": lambda agent: invoke_first(agent),
+    "update": lambda agent: agent.graph.aupdate_state(on("t"), {"language": "de"}),
+}
+
+
+def on(thread: str) -> Any:
+    """The configuration of a thread for its graph."""
+    return {"configurable": {"thread_id": thread}}
+
+
+async def invoke_first(agent: Agent) -> None:
+    """Go on from the first checkpoint of a thread."""
+    *_, first = [snapshot async for snapshot in agent.graph.aget_state_history(on("t"))]
+    await agent.graph.ainvoke(None, first.config)
+
+
+@pytest.mark.parametrize("state", ["left", "queued"])
+@pytest.mark.parametrize("verb", UNBEGUN)
+async def test_a_request_that_has_not_begun_is_displaced_by_nothing(verb: str, state: str, tmp_path: Path) -> None:
+    """R04, C06: whatever is wanted of the thread before `resume` or `cancel`, the request stays as it was, be it
+    queued or left to a person; nothing says that the one before is the last."""
+    (work := tmp_path / "work").mkdir()
+    plan = submit_plan([{"content": "write", "tools": ["write_file"]}])
+    steps = [call("write_file", path="a.md", content="new"), finish_step("written", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": steps}, strict=False)
+    free: Any = {**FREE, "approvals": "never"}
+    async with Agent(model, workspace_tools(work), storage=tmp_path / "runs.db", settings=free) as agent:
+        await agent.start("first", thread_id="t")
+        if state == "left":
+            await left_to_a_person(agent, "second")
+        else:
+            await agent.submit("second", thread_id="t")
+        before = await agent.info("t")
+        with pytest.raises(ThreadWaiting, match=r"^thread 't' is not finished: ") as refused:
+            await UNBEGUN[verb](agent)
+        assert "KEY" in str(refused.value) or state == "queued"
+        assert (await agent.info("t"), (await agent.get("t")).goal) == (before, "second")
+        assert (work / "a.md").read_text() == "new"
+        assert (await agent.cancel("t")).goal == "second"
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+async def test_a_request_cut_off_before_its_first_node_stays(url: str, tmp_path: Path) -> None:
+    """C06: whose task is cancelled at `started`; another request is refused, `resume` begins it."""
+    model = ScriptedModel(roles={"triage": [answer("one")]})
+    async with Agent(model, storage=url if ":" in url else tmp_path / "runs.db") as agent:
+        begun = asyncio.Event()
+
+        async def leave() -> None:
+            async with agent.stream("first", thread_id="t") as stream:
+                async for _ in stream:
+                    begun.set()
+                    await asyncio.Event().wait()
+
+        task = asyncio.create_task(leave())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        with pytest.raises(ThreadWaiting):
+            await agent.start("second", thread_id="t")
+        assert (await agent.resume("t")).goal == "first"

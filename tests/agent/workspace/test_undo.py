@@ -419,7 +419,9 @@ async def test_a_run_that_has_not_ended_is_not_undone(work: Path) -> None:
     """0071: it counts on what it did; a thread that waits, works or does not exist is refused by name."""
     async with an_agent(asking(), work, "memory:") as agent:
         run = await agent.start("ask me")
-        with pytest.raises(ThreadWaiting, match=r"waits for an answer, so nothing can be undone yet.*donewhen cancel"):
+        with pytest.raises(
+            ThreadWaiting, match=r"waits for an answer.*\. Nothing can be undone before it ends: `donewhen cancel`"
+        ):
             await agent.undo(run)
         async with agent.storage.session(run.thread_id):
             with pytest.raises(ThreadBusy):
