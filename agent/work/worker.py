@@ -319,7 +319,10 @@ class Worker:
                 await store.threads.put(thread_id, {**row, "due": due, "problem": problem})
 
     async def _postpone(self, thread_id: str, error: Exception) -> None:
-        """Retry later; after five retries, or if it can never work, leave it to a person."""
+        """Retry later; after five retries, or if it can never work, leave it to a person.
+
+        A question that the policy is to answer stays as it is asked: another worker may have what this one lacks.
+        """
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
@@ -328,11 +331,15 @@ class Worker:
             tries = int(row.get("tries") or 0) + 1
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             problem = f"{type(error).__name__}: {error}"[:500]
-            change: Json = {"status": "queued", "due": store.threads.now(2**tries)}
+            change: Json = {"status": "queued", "due": store.threads.now(2**tries), "tries": tries, "problem": problem}
+            if status == "waiting":
+                due = change["due"] if tries <= TRIES else NEVER
+                await store.threads.put(thread_id, {**row, **change, "status": status, "due": due})
+                return
             if is_final or tries > TRIES:
-                change = {"queue": "", "due": NEVER}
+                change |= {"status": "running", "queue": "", "due": NEVER}
                 await store_failure(store, thread_id, row, problem)
-            await update_row(store, thread_id, tries=tries, problem=problem, **change)
+            await update_row(store, thread_id, **change)
 
 
 class StorageStatus(TypedDict):

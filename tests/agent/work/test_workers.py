@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
@@ -601,3 +602,21 @@ async def test_all_workers_of_an_agent_end_with_it() -> None:
     tasks = [worker._task for worker in workers]
     assert all(task is not None and task.done() for task in tasks)
     assert (await agent.info(thread)).status == "queued"
+
+
+async def test_a_question_that_a_worker_cannot_answer_by_its_policy_stays_asked(storage: Any) -> None:
+    """R04, M11: a worker without a key leaves it in the list, with why; who has the key answers it by the policy."""
+    policy: Any = {"on_question": "default", "default_answer": "June", "question_seconds": 0.1}
+    model = ScriptedModel(roles={"triage": [ask_user("Which month?"), answer("June.")]})
+    agent = Agent(model, storage=storage, settings=policy)
+    run = await agent.run_submitted(await agent.submit("report"))
+    keyless = Agent("openai:gpt-5", storage=storage, settings=policy)
+    async with asyncio.timeout(20), keyless.worker():
+        for _ in count():
+            if (await agent.info(run)).problem:
+                break
+            await asyncio.sleep(0.05)
+    assert [pause["id"] for pause in await agent.pending()] == ["plan.q1"]
+    assert ((await agent.info(run)).status, (await agent.get(run)).status) == ("waiting", "waiting")
+    async with agent.worker():
+        assert (await heard(agent, run.thread_id))[-1][0]["text"].startswith("June.")
