@@ -187,8 +187,10 @@ class Agent:
             hooks=record_hooks(every_hook) if record else every_hook,
             executors=self.executors,
         )
-        self._tools_by_thread: dict[str, Sequence[BaseTool]] = {}
-        """By thread: the tools that its run was given, until it ends or is deleted."""
+        self._tools_by_thread: dict[str, tuple[Sequence[BaseTool], str]] = {}
+        """By thread: the tools that its request was given, until it ends, another one begins or it is deleted; and the
+        id of its message, "" for tools that came later.
+        """
         self._live_runs: set[LiveRun] = set()
         self.queue: str = options.queue or QUEUE
         """Whose workers carry out submitted and scheduled runs."""
@@ -310,7 +312,7 @@ class Agent:
         """Do the same as `start`, and yield events as they happen. `on_leave`: stop or continue when you leave it."""
         id, runner, request = self._request(goal, options)
         tools = as_tools(options.get("tools") or ())
-        runner = self._add_tools(runner, id, tools)
+        runner = self._with_tools(runner, tools)
         return self._stream(id, lambda live: runner.start(live, request), options.get("config"), on_leave, tools)
 
     def stream_resume(
@@ -413,7 +415,9 @@ class Agent:
         thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + CANCEL_PATIENCE
         while True:
             try:
-                return await self._runner.cancel(thread_id, reason)
+                run = await self._runner.cancel(thread_id, reason)
+                self._tools_by_thread.pop(thread_id, None)
+                return run
             except ThreadBusy:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -638,13 +642,16 @@ class Agent:
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _runner_for(self, thread_id: str, tools: Sequence[BaseTool] = (), output_type: Any = None) -> Runner:
-        """Return a runner for a thread, with these tools or with those that its run got earlier in this process."""
-        return self._add_tools(self._with_output(output_type), thread_id, tools)
+        """Return a runner for a thread, with these tools or with those that its request got earlier in this process."""
+        runner, kept = self._with_output(output_type), self._tools_by_thread.get(thread_id)
+        if tools or kept is None:
+            return self._with_tools(runner, tools)
+        return replace(self._with_tools(runner, kept[0]), kept=kept[1])
 
-    def _add_tools(self, runner: Runner, thread_id: str, tools: Sequence[BaseTool]) -> Runner:
-        if not (own_tools := tools or self._tools_by_thread.get(thread_id)):
+    def _with_tools(self, runner: Runner, tools: Sequence[BaseTool]) -> Runner:
+        if not tools:
             return runner
-        return replace(runner, executors=self.executors.with_tools(own_tools), graphs_executors=self.executors)
+        return replace(runner, executors=self.executors.with_tools(tools), graphs_executors=self.executors)
 
     def _request(self, goal: GoalInput | None, options: StartOptions) -> tuple[str, Runner, Request]:
         """Return the id of a request's thread, the runner with its output type, and the request."""
@@ -677,9 +684,12 @@ class Agent:
         on_leave: OnLeave = "stop",
         tools: Sequence[BaseTool] = (),
     ) -> RunStream:
-        def keep_tools() -> None:
+        def keep_tools(request: str) -> None:
+            before, of = self._tools_by_thread.get(thread_id, ((), ""))
             if tools:
-                self._tools_by_thread[thread_id] = tools
+                self._tools_by_thread[thread_id] = (tools, request)
+            elif before and request not in ("", of):
+                del self._tools_by_thread[thread_id]
 
         async def begin() -> LiveRun:
             for other in [live for live in self._live_runs if live.thread_id == thread_id]:

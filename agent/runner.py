@@ -155,6 +155,8 @@ class GraphCall:
     """Called when the run is cancelled."""
     advice: str = ""
     """What to do about a thread that another worker holds; ends the error."""
+    request: str = ""
+    """The id of the message of the request that begins; "" if none does."""
     last_state: Json | None = None
     """The last `values` part of the thread's own graph that was streamed."""
     run: Run | None = None
@@ -182,6 +184,8 @@ class Act:
     """The fields of the thread's row that change."""
     fresh: bool = False
     """A new request begins."""
+    request: str = ""
+    """The id of the request's message, if it begins as a request of the agent."""
     before: Callable[["HeldThread", Recorder | None], Awaitable[None]] = _nothing
     """Called between writing the row and calling the graph: it records the act and writes checkpoints."""
     from_checkpoint: bool = False
@@ -342,6 +346,10 @@ class Runner:
     """The executors of the runs that are driven here."""
     graphs_executors: Executors | None = None
     """The executors with which the graph was built, if `executors` replaces them."""
+    kept: str | None = None
+    """The message of the request to which an earlier call gave tools that `executors` has: another one has none of
+    these. "" for a request that has begun; None if there are no such tools.
+    """
     cancels: CancelListener = field(default_factory=CancelListener)
     record: Callable[[Settings], Json] | None = None
     """Describes the models of a run with these settings, for its recording; None if runs are not recorded."""
@@ -495,17 +503,18 @@ class Runner:
         `snapshot`: the thread's state; None if its row says that the previous request has ended.
         """
         thread_id, messages = thread.thread_id, list(request.messages)
+        message = str(messages[-1].id)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
         place = await _find_before(thread, request.instead_of) if request.instead_of else None
         if request.plan:
-            await thread.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
+            await thread.store.aput(plan_key(thread_id), message, request.plan, index=False)
 
         async def put_away(thread: HeldThread, recorder: Recorder | None) -> None:
             if recorder and self.record:
                 if snapshot:
                     await recorder.end(snapshot)
-                await recorder.begin(turn, request, self.executors, self.record(request.settings))
+                await recorder.begin(turn, request, self._executors_for(message), self.record(request.settings))
             if snapshot:
                 await self._put_away(thread, snapshot)
             if place:
@@ -515,7 +524,8 @@ class Runner:
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
         change["home"] = self.queue
-        return Act({"messages": messages}, request.settings, request.goal, change, fresh=True, before=put_away)
+        graph_input: Json = {"messages": messages}
+        return Act(graph_input, request.settings, request.goal, change, fresh=True, request=message, before=put_away)
 
     async def _put_away(self, thread: HeldThread, snapshot: StateSnapshot) -> None:
         """Close the previous request, if it is open, because a new one takes its place."""
@@ -674,6 +684,7 @@ class Runner:
         """
         async with self._hold_for(call) as thread:
             act = await decide(thread)
+            call.request = act.request if isinstance(act, Act) else ""
             if isinstance(act, Run):
                 call.run = act
                 async with self._listen_for_cancel(thread, call):
@@ -741,7 +752,7 @@ class Runner:
         Yield their configuration, the traceparent of a new trace, which the row has to keep, and the context.
         """
         config = (call.config or {}) if act.from_checkpoint else make_config(thread.thread_id, call.config)
-        config, context = self._make_context(recorder, config)
+        config, context = self._make_context(recorder, config, act.request)
         if self.tracing is None:
             yield config, "", context
             return
@@ -749,16 +760,29 @@ class Runner:
         with self.tracing.invocation(thread.thread_id, stored, context) as made:
             yield with_callback(config, self.tracing), "" if stored else made, context
 
-    def _make_context(self, recorder: Recorder | None, config: RunnableConfig) -> tuple[RunnableConfig, Context]:
-        """Return the configuration and the context for calls of the graph, with the recorder if there is one."""
+    def _make_context(
+        self, recorder: Recorder | None, config: RunnableConfig, request: str = ""
+    ) -> tuple[RunnableConfig, Context]:
+        """Return the configuration and the context for calls of the graph, with the recorder if there is one.
+
+        `request` is the message of the request that begins, if any.
+        """
         context = copy_context()
         context.run(present_form.set, self.form)
-        context.run(use_executors, self._executors_of_graph, self.executors)
+        context.run(use_executors, self._executors_of_graph, self._executors_for(request))
         if recorder:
             context.run(recording.set, recorder)
             context.run(hearing.set, recorder.hear)
             config = with_callback(config, recorder)
         return config, context
+
+    def _executors_for(self, request: str) -> Executors:
+        """Return the executors for a call of the graph; a request that begins has no tools that another one was given.
+
+        `request` is its message; "" if none begins.
+        """
+        is_other = request and self.kept is not None and self.kept != request
+        return self._executors_of_graph if is_other else self.executors
 
     @property
     def _executors_of_graph(self) -> Executors:
@@ -832,7 +856,7 @@ class Runner:
         thread_id = live.thread_id
 
         async def announce(goal: str) -> None:
-            await live.begin(goal)
+            await live.begin(goal, call.request)
             if live.muted:
                 call.options = QUIETLY
 

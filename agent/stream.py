@@ -35,7 +35,7 @@ class LiveRun:
         work: Work,
         config: RunnableConfig | None,
         on_leave: OnLeave,
-        on_begin: Callable[[], None],
+        on_begin: Callable[[str], None],
         on_end: "Callable[[LiveRun], None]",
         secrets: Sequence[str] = (),
     ) -> None:
@@ -80,10 +80,10 @@ class LiveRun:
             self._events.put_nowait(place(clean_event(end, self._secrets), begun=self._begun))
             self._free.set_result(None)
 
-    async def begin(self, goal: str) -> None:
-        """Send the event that a run begins, or goes on."""
+    async def begin(self, goal: str, request: str = "") -> None:
+        """Send the event that a run begins, or goes on. `request` is the message of the request that begins, if any."""
         self._begun = True
-        self._on_begin()
+        self._on_begin(request)
         await self.send(self._log.begin({"type": "started", "goal": goal}))
         if not self.muted:
             self._log.unsent = {}

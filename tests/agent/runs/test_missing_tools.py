@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.a2a.server import a2a_app
 from donewhen.errors import ThreadWaiting, ToolMissing
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks
 
@@ -372,3 +372,43 @@ async def test_two_runs_at_once_have_each_their_own_tools_and_one_graph() -> Non
         runs = await asyncio.gather(*(agent.resume(id, "approve") for id in taken))
         assert [run.status for run in runs] == ["completed", "completed"]
     assert taken == {"a": ["an apple"], "b": ["an apple"]}
+
+
+@pytest.mark.parametrize("way", ["cancel", "restart", "submit", "elsewhere"])
+async def test_tools_given_to_one_request_do_not_reach_the_next(way: str, tmp_path: Path) -> None:
+    """C06: also if the first was cancelled or put away while it waited, here or by another process."""
+    taken: list[str] = []
+    plan = submit_plan([{"content": "take an apple", "tools": ["take"]}])
+    model = ScriptedModel(roles={"triage": [plan, plan, answer("It is not here.")]}, strict=False)
+    url = tmp_path / "runs.db"
+    async with Agent(model, storage=url) as agent, Agent("demo", storage=url) as other:
+        await agent.start("first", thread_id="t", request_id="1", tools=[taker("t", {"t": taken})])
+        if way == "cancel":
+            await agent.cancel("t")
+        if way in ("cancel", "restart"):
+            await agent.start("second", thread_id="t", restart=True)
+        else:
+            await (agent if way == "submit" else other).submit("second", thread_id="t", restart=True)
+            await agent.run_submitted("t")
+        assert (await agent.get("t")).answer.startswith("It is not here.")
+
+
+async def test_a_request_that_is_sent_again_keeps_its_tools() -> None:
+    """C06: the second delivery brings none, and begins nothing; the answer after it calls the tool of the first."""
+    taken: dict[str, list[str]] = {"t": []}
+    async with Agent(taking(), storage="memory:", settings=EACH) as agent:
+        for tools in ([taker("t", taken)], []):
+            run = await agent.start("Take an apple", request_id="t", tools=tools)
+        assert (await agent.resume(run, "approve")).status == "completed"
+        assert taken == {"t": ["an apple"]}
+
+
+async def test_a_request_that_was_cut_off_before_its_first_node_keeps_its_tools() -> None:
+    """C06: `resume` begins it with the tools that it was given."""
+    taken: dict[str, list[str]] = {"t": []}
+    async with Agent(taking(), storage="memory:", settings={**EACH, "approvals": "never"}) as agent:
+        async with agent.stream("Take an apple", thread_id="t", tools=[taker("t", taken)]) as stream:
+            async for _ in stream:
+                break
+        assert (await agent.resume("t")).status == "completed"
+        assert taken == {"t": ["an apple"]}
