@@ -426,7 +426,7 @@ class Runner:
         if untaken := untaken_answers(row, run):
             change["answered"] = {}
         if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
-            await write_crash(store, thread_id, row, by_itself=by_itself, **change)
+            await write_crash(store, thread_id, row, self.notifier, by_itself=by_itself, **change)
         else:
             await self.write_rest(store, run, snapshot.values, **change)
         return await store.threads.get(thread_id)

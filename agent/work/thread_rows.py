@@ -22,7 +22,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import DAMAGED, NEVER
-from donewhen.agent.work.news import store_failure
+from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
@@ -173,7 +173,15 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
 
 
-async def write_crash(store: ThreadStore, thread_id: str, row: Json, *, by_itself: bool = False, **change: Any) -> None:
+async def write_crash(
+    store: ThreadStore,
+    thread_id: str,
+    row: Json,
+    notifier: Notifier | None = None,
+    *,
+    by_itself: bool = False,
+    **change: Any,
+) -> None:
     """Write that a run was cut off, as by the end of its worker: the next retries it, up to five times, or a person.
 
     If it did not die, but only lost its connection, it may continue unless another worker has begun. `by_itself`: it
@@ -191,10 +199,12 @@ async def write_crash(store: ThreadStore, thread_id: str, row: Json, *, by_itsel
             problem = f"its worker died {tries} times"
             fields |= {"status": "running", "due": NEVER, "queue": "", "problem": problem}
             said = f"{problem}; it is left to a person"
-            await store_failure(store, thread_id, row, problem)
+            await store_failure(store, thread_id, row, problem, notifier)
     await update_row(store, thread_id, row, claims=False, **fields, **change)
     if said:
         _log.warning("%s: %s", thread_id, said)
+    if notifier:
+        notifier.wake()
 
 
 def is_unsettled(row: Json) -> bool:

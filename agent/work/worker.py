@@ -271,7 +271,7 @@ class Worker:
                         self._set_aside(thread_id, str(error), now + SKIP_LACKING)
                         continue
                     if row.get("status") == "running" and row.get("queue") == self._queue:
-                        await write_crash(store, thread_id, row)
+                        await write_crash(store, thread_id, row, self._notifier)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip a thread whose row cannot be read."""
@@ -338,8 +338,10 @@ class Worker:
                 return
             if is_final or tries > TRIES:
                 change |= {"status": "running", "queue": "", "due": NEVER}
-                await store_failure(store, thread_id, row, problem)
+                await store_failure(store, thread_id, row, problem, self._notifier)
             await update_row(store, thread_id, **change)
+        if self._notifier:
+            self._notifier.wake()
 
 
 class StorageStatus(TypedDict):

@@ -332,3 +332,29 @@ async def test_a_run_that_failed_is_told_as_failed() -> None:
         assert (await agent.start("Do it")).status == "failed"
     assert kinds(heard) == ["failed"]
     assert heard[0]["data"]["code"]
+
+
+@pytest.mark.parametrize("cause", ["no key", "dead workers", "both"])
+async def test_a_request_that_is_left_to_a_person_before_it_began_is_told_as_failed(cause: str) -> None:
+    """R04: the worker that gives up tells it, because nothing of the run is known yet."""
+    storage, heard, told = open_storage("memory:"), list[Json](), asyncio.Event()
+    wanted = {"no key": ["keyless"], "dead workers": ["died"], "both": ["died", "keyless"]}[cause]
+
+    def take(event: Json) -> None:
+        heard.append(event)
+        if len(heard) == len(wanted):
+            told.set()
+
+    async with Agent(asking(), storage=storage, notify=take) as agent:
+        if "keyless" in wanted:
+            await agent.submit("Paint it", thread_id="keyless", settings={"models": {"triage": "openai:gpt-5"}})
+        if "died" in wanted:
+            await agent.submit("Paint it", thread_id="died")
+            async with storage.session("died") as (_, store):
+                row = await store.threads.get("died") or {}
+                await store.threads.put("died", {**row, "status": "running", "due": DUE_NOW, "tries": 5})
+        async with agent.worker():
+            await asyncio.wait_for(told.wait(), 20)
+    assert sorted(event["subject"] for event in heard) == wanted
+    assert kinds(heard) == ["failed"] * len(wanted)
+    assert all(event["data"]["problem"] for event in heard)
