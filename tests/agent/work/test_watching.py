@@ -111,6 +111,24 @@ async def test_a_queued_run_that_has_begun_is_told_from_its_begin(cause: str, tm
         assert [event["goal"] for event in events if event["type"] == "started"] == ["second"]
 
 
+@pytest.mark.parametrize("first", ["none", "one", "two"])
+async def test_a_request_that_was_left_before_it_began_is_told_alone(first: str, tmp_path: Path) -> None:
+    """R04: with why workers gave it up, and nothing of the requests before; once it ends, all of it is told."""
+    model = ScriptedModel(roles={"triage": [answer(text) for text in ("one", "two", "three")]})
+    async with Agent(model, storage=tmp_path / "runs.db") as agent:
+        for goal in {"none": [], "one": ["first"], "two": ["first", "second"]}[first]:
+            await agent.start(goal, thread_id="t")
+        await agent.submit("next", thread_id="t", settings={"models": {"triage": "openai:gpt-5"}})
+        async with agent.worker():
+            (left,) = [event async for event, _ in agent.watch("t")]
+        assert (left["type"], left["status"], left["run"]["goal"]) == ("outcome", "running", "next")
+        assert "no key" in left["text"]
+        assert [event["text"] for event in await told(agent)] == [left["text"]]
+        await agent.cancel("t")
+        events = await told(agent)
+        assert (events[0]["type"], events[0]["goal"], events[-1]["status"]) == ("started", "next", "cancelled")
+
+
 async def told(agent: Agent) -> list[Any]:
     """What a watcher of a thread on which nobody works is told within a second."""
     events = list[Any]()
