@@ -210,17 +210,19 @@ class ThreadTable:
     async def find_waiting(
         self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
     ) -> list[tuple[str, Json]]:
-        """Return waiting threads, in the order of their oldest questions; `after` is `(asked, thread)`.
+        """Return threads with open questions, in the order of the oldest of these; `after` is `(asked, thread)`.
 
-        A row that cannot be read has the status DAMAGED.
+        Some are queued with an answer to another question. A row that cannot be read has the status DAMAGED.
         """
-        where, values = ["status = 'waiting'"], list[Any]()
+        where, values = ["asked > ''"], list[Any]()
         if owner is not None:
             where, values = [*where, "owner = ?"], [owner]
         if after is not None:
             where, values = [*where, "(asked, thread_id) > (?, ?)"], [*values, *after]
+        each = f"{_SELECT} WHERE {' AND '.join(where)} AND status = '{{0}}' ORDER BY asked, thread_id LIMIT ?"
+        both = " UNION ALL ".join(f"SELECT * FROM ({each}) AS {{0}}".format(status) for status in ("waiting", "queued"))
         rows = await self.store.read_rows(
-            f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY asked, thread_id LIMIT ?", [*values, limit]
+            f"{both} ORDER BY asked, thread_id LIMIT ?", [*values, limit, *values, limit, limit]
         )
         return [self._read_listed(row) for row in rows]
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.gate import left_to_policy, policy_seconds
+from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
 from donewhen.agent.request import Request, is_not_begun, queued_request
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
@@ -159,18 +159,15 @@ async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standi
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
-    pending = [_pause_summary(pause) for pause in run.pending]
+    asked = _questions_of(store, run)
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
     if run.outcome and run.status not in ("completed", "answered"):
         fields["reason"] = _cut(conceal(run.outcome["reason"]), QUESTION_CHARS)
-    if run.status == "waiting":
-        since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
-        fields["asked"] = min(since, default=store.threads.now())
     if run.status == "running":  # it was drained, perhaps before it began
         by_worker = {"status": "queued", "due": DUE_FIRST}
         fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED}
-    await update_row(store, run.thread_id, row, pending=pending, tries=0, **fields, **change)
+    await update_row(store, run.thread_id, row, tries=0, **asked, **fields, **change)
 
 
 async def write_crash(
@@ -240,7 +237,7 @@ def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm
         run = Run(thread_id, status, limits=limits)
     else:
         run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
-        run = replace(run, status=status) if has_work(row) else run
+        run = run.without(queued_answers(row), status) if has_work(row) else run
     goal = run.goal or str(row.get("goal") or "")  # until the state has received the request
     return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
 
@@ -266,6 +263,13 @@ def _policy_due(run: Run, settings: Settings | None) -> str:
     if not since or seconds is None:
         return NEVER
     return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=seconds))
+
+
+def _questions_of(store: ThreadStore, run: Run) -> Json:
+    """Return the fields of a thread's row for the open questions of its run, and since when the first one is open."""
+    pending = [_pause_summary(pause) for pause in run.pending]
+    since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
+    return {"pending": pending, "asked": min(since, default=store.threads.now()) if pending else ""}
 
 
 def _pause_summary(pause: Pause) -> Json:
@@ -390,8 +394,8 @@ async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None
     if fresh or queue:
         answers = {**before, **{id: row["answer"] for id, row in fresh.items()}}
         queue = next((row["queue"] for row in fresh.values()), queue)
-        await enqueue(store, thread_id, queue, {"answers": answers, "asks": run.pending[0]["interrupt_id"]})
-        run = run.without(answers)
+        asks, run = run.pending[0]["interrupt_id"], run.without(answers)
+        await enqueue(store, thread_id, queue, {"answers": answers, "asks": asks}, **_questions_of(store, run))
     for id, row in left.items():
         await store.aput(_answer_space(thread_id), id, {**row, "moved": True}, index=False)
     return run

@@ -19,6 +19,7 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
+from tests.kit.painting import Painting
 from tests.kit.runs import config
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
@@ -416,3 +417,24 @@ async def test_what_ended_before_it_could_be_cancelled_has_ended(storage: Any) -
         gone = await agent.cancel(run.thread_id)
         assert (gone.status, gone.answer) == ("answered", "one")
         assert (await agent.info(run.thread_id)).status == "answered"
+
+
+async def test_a_question_stays_in_the_list_while_an_answer_to_another_is_queued(storage: Any) -> None:
+    """M11: of two steps that ask, in two threads; the answered one is in no list, and pages hold the others."""
+    threads = ("a", "b")
+    async with Painting().agent(storage) as agent, Painting().agent(storage) as other:
+        for each, thread in ((agent, "a"), (other, "b")):
+            await each.start("hang the picture", thread_id=thread)
+        await agent.submit_answer("a", {"s1.q1": "blue"})
+        left = [("a", "s2.q1"), ("b", "s1.q1"), ("b", "s2.q1")]
+        assert sorted((row["thread_id"], row["id"]) for row in await agent.pending()) == left
+        assert sorted((row["thread_id"], row["id"]) for row in await every_page(agent, 1)) == left
+        infos = [await agent.info(thread) for thread in threads]
+        runs = [await agent.get(thread) for thread in threads]
+        for rows in (infos, runs):
+            assert [row.status for row in rows] == ["queued", "waiting"]
+            ids = [[pause["id"] for pause in row.pending] for row in rows]
+            assert ids == [["s2.q1"], ["s1.q1", "s2.q1"]]
+        await agent.submit_answer("a", "oak")
+        assert {row["thread_id"] for row in await agent.pending()} == {"b"}
+        assert (await agent.get("a")).pending == ()
