@@ -39,7 +39,7 @@ from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, rec
 from donewhen.graph.step.talk import Talk
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.effects import Place, unobserved_writes
+from donewhen.graph.tools.effects import Place, unobserved_writes, writes_of_request
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, merge_records
@@ -62,6 +62,7 @@ from donewhen.state.proof.outcome import (
 )
 from donewhen.state.proof.output import SourceText, trace_values
 from donewhen.state.proof.receipt import (
+    SUCCEEDED,
     CriterionRow,
     OutputRow,
     Receipt,
@@ -283,7 +284,17 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "journal": [*interjections.entries(), *context.new_entries],
         "todos": todos,
         **({"interjection_cursor": interjections.cursor} if interjections.heard_entries() else {}),
+        **({} if status in SUCCEEDED else await _leave_writes_open(state, runtime)),
     }
+
+
+async def _leave_writes_open(state: RunState, runtime: Runtime[Settings]) -> RunState:
+    """Return the update by which a later request asks before it repeats a write of this one, which did not succeed."""
+    if not (keys := state.get("settled_writes")) or runtime.store is None:
+        return {}
+    own = await writes_of_request(runtime.store, thread_of(runtime), state.get("turn", 1))
+    left: Any = Overwrite([key for key in keys if key not in own])
+    return {"settled_writes": left}
 
 
 @dataclass

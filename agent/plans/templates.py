@@ -13,6 +13,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError, StorageError
+from donewhen.state.proof.receipt import SUCCEEDED
 from donewhen.state.values import similar
 
 SPACE = ("donewhen_templates",)
@@ -73,7 +74,7 @@ class Templates:
             )
         if run.outcome and run.outcome["code"] == "scheduled":
             raise PlanError([f"{run.thread_id} only made a schedule: save one of its runs that is completed"])
-        if run.status not in ("completed", "answered") or not run.plan or not run.steps:
+        if run.status not in SUCCEEDED or not run.plan or not run.steps:
             raise PlanError([f"only a completed run with a plan becomes a template; {run.thread_id} is {run.status}"])
         values = _to_texts(parameters or {})
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}

@@ -31,6 +31,7 @@ from donewhen.state.options import option_problems
 from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import SCHEDULES, Schedule, iso_text, occurrences, with_times, zone_of
 from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.proof.receipt import SUCCEEDED
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import CARE, NEVER_LOWERED, SettingsLike, merge_settings, stored_settings
 
@@ -43,7 +44,6 @@ KEPT = 10
 """The most skipped times that are stored."""
 MOST_CHANGES = 100
 """The most changes of a schedule that are stored."""
-SUCCEEDED = ("completed", "answered")
 ONLY_THESE = "its times, owner, settings and metadata can change; goal, steps and what they may do need a new plan"
 POLICY = ("on_question", "default_answer", "question_seconds")
 """The settings that say how questions are answered without a person."""

@@ -31,6 +31,7 @@ from donewhen.graph.people.interjections import read_interjections
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
+from donewhen.state.proof.receipt import SUCCEEDED
 from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
@@ -162,7 +163,7 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     asked = _questions_of(store, run)
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
-    if run.outcome and run.status not in ("completed", "answered"):
+    if run.outcome and run.status not in SUCCEEDED:
         fields["reason"] = _cut(conceal(run.outcome["reason"]), QUESTION_CHARS)
     if run.status == "running":  # it was drained, perhaps before it began
         by_worker = {"status": "queued", "due": DUE_FIRST}

@@ -680,6 +680,13 @@ async def unobserved_writes(
     return rows
 
 
+async def writes_of_request(store: BaseStore, thread_id: str, turn: int) -> set[str]:
+    """Return the short keys of a request's writes with a known outcome."""
+    filter = {"state": "done", "turn": turn}
+    items = await read_all(store, (*NAMESPACE, store_label(thread_id)), filter=filter)
+    return {short_key(item.key) for item in items if item.value["kind"] == "write"}
+
+
 async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any) -> list[Item]:
     """Return all items of a namespace, each once."""
     items: dict[str, Item] = {}

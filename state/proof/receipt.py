@@ -17,6 +17,8 @@ from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
 Status = Literal["completed", "answered", "partial", "failed", "cancelled", "exhausted"]
+SUCCEEDED = ("completed", "answered")
+"""The statuses of runs that did what they should."""
 """How a run ended. `completed`: something was done or looked up, and shown. `answered`: the user has words, and nothing
 was changed: small talk, general knowledge, a refusal by the instructions, an untrue premise explained.
 """

@@ -10,7 +10,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolExcepti
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
-from tests.kit.flows import FREE, one_step, play, steps
+from tests.kit.flows import FREE, one_step, play, say_done, steps
 from tests.kit.runs import Outbox, last_seen, step
 from tests.kit.storage.cases import DATABASES, fresh_url
 
@@ -89,10 +89,13 @@ AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
 SAME_ID = submit_plan([{"id": "s1", "content": "do it", "tools": ["send"]}, {"id": "s2", "content": "tell"}])
 
 
+@pytest.mark.parametrize("step_ends", [False, True], ids=["its step fails", "another step fails"])
 @pytest.mark.parametrize("keyed", [True, False], ids=["with a key", "without"])
 @pytest.mark.parametrize(("said", "paid"), [("it happened", 1), ("do it again", 2), ("skip", 1)])
-async def test_a_payment_of_an_earlier_request_is_not_taken_for_this_ones(said: str, paid: int, keyed: bool) -> None:
-    """W1, X27: its step did not finish, so a person says whether the same is paid again, and then it truly is."""
+async def test_a_payment_of_an_earlier_request_is_not_taken_for_this_ones(
+    said: str, paid: int, keyed: bool, step_ends: bool
+) -> None:
+    """W1, X27: that did not end well, so a person says whether the same is paid again, and then it truly is."""
     keys: list[str] = []
 
     def pay_once(order: str, idempotency_key: str) -> str:
@@ -106,13 +109,11 @@ async def test_a_payment_of_an_earlier_request_is_not_taken_for_this_ones(said: 
 
     tool = as_write(pay_once if keyed else pay, "pay")
     end = give_up("left out") if said == "skip" else done
-    model = ScriptedModel(
-        roles={
-            "triage": [submit_plan([{"content": "pay", "tools": ["pay"]}])] * 2,
-            "execute": {"s1": [PAY, give_up("it is not confirmed"), PAY, end]},
-            "deliver": ["Not confirmed.", "Done."],
-        }
-    )
+    first_end = done if step_ends else give_up("it is not confirmed")
+    steps = [{"content": "pay", "tools": ["pay"]}, {"content": "tell", "tools": None, "after": ["s1"]}]
+    plans = [submit_plan(steps[: 1 + step_ends]), submit_plan(steps[:1])]
+    rounds = {"s1": [PAY, first_end, PAY, end], "s2": [give_up("nobody is there")]}
+    model = ScriptedModel(roles={"triage": plans, "execute": rounds, "deliver": say_done})
     async with Agent(model, [tool], storage="memory:", settings={**FREE, "on_failure": "deliver"}) as agent:
         first = await agent.start("Pay A1")
         assert len(keys) == 1
