@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -227,7 +228,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     await interjections.read()
     values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
     values["journal"] = [*(state.get("journal") or ()), *interjections.heard_entries()]
-    values["unobserved"] = await _find_unobserved_writes(state, runtime, Place.of(config, depth=1).scope)
+    values["unobserved"] = await _find_unobserved_writes(state, runtime, Place.of(config, depth=1))
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     tools = deps.all_tools(settings, values["plan"])
@@ -513,22 +514,19 @@ def _end_open_steps(records: Json, ending: Ending) -> Json:
     }
 
 
-async def _find_unobserved_writes(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
-    """Return writes that took effect, or may have, and that no step has observed, if one was interrupted."""
-    cut_off = [
-        record
-        for record in (state.get("steps") or {}).values()
-        if record["started"] and record["status"] not in ("done", "failed")
-    ]
-    if runtime.store is None or not cut_off:
+async def _find_unobserved_writes(state: RunState, runtime: Runtime[Settings], place: Place) -> list[Json]:
+    """Return writes that took effect, or may have, and that no step has observed, because something cut it off."""
+    records = (state.get("steps") or {}).values()
+    if runtime.store is None or not any(record["started"] for record in records):
         return []
-    journal = [entry for entry in state.get("journal") or () if is_tool_call(entry)]
-    observed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
-    wrote = {
-        *(state.get("settled_writes") or ()),
-        *(key for each in (state.get("steps") or {}).values() for key in each["wrote"]),
-    }
-    return await unobserved_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), observed, wrote)
+    made = [
+        entry
+        for entry in state.get("journal") or ()
+        if is_tool_call(entry) and (entry["ok"] or entry.get("unknown")) and not entry.get("confirmed")
+    ]
+    observed = Counter((entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in made)
+    wrote = {*(state.get("settled_writes") or ()), *(key for record in records for key in record["wrote"])}
+    return await unobserved_writes(runtime.store, thread_of(runtime), place, state.get("turn", 1), observed, wrote)
 
 
 def _caller(values: Json, runtime: Runtime[Settings]) -> Caller:

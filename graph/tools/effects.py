@@ -19,6 +19,7 @@ import hashlib
 import inspect
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -117,6 +118,24 @@ class Place:
         if level == len(checkpoints) or level == len(self.checkpoints) or checkpoints[level] == self.checkpoints[level]:
             return True
         return await self._descends("|".join(self.nodes[:level]), self.checkpoints[level], checkpoints[level])
+
+    async def find_passed(self, dispatches: Collection[str]) -> set[str]:
+        """Return those of these checkpoints whose tasks worked on the way here; all if that cannot be known.
+
+        Tasks of a checkpoint that was replayed worked in another branch. Checkpoint ids are ordered by time.
+        """
+        passed, first, id, replayed = set[str](), min(dispatches), self.dispatch, False
+        for _ in range(FURTHEST):
+            if self.saver is None or not id:
+                break
+            passed |= set() if replayed else {id} & {*dispatches}
+            if id <= first:
+                return passed
+            place = {"thread_id": self.thread_id, "checkpoint_ns": "|".join(self.nodes), "checkpoint_id": id}
+            stored = await self.saver.aget_tuple({"configurable": place})
+            replayed = stored is not None and stored.metadata.get("source") == "fork"
+            id = str((stored.parent_config or {}).get("configurable", {}).get("checkpoint_id", "")) if stored else ""
+        return {*dispatches}
 
     def _first_difference(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> int:
         """Return the first level at which the paths to both runs differ."""
@@ -655,29 +674,39 @@ def _shorten_value(value: Any) -> Any:
 async def unobserved_writes(
     store: BaseStore,
     thread_id: str,
-    scope: str,
+    place: Place,
     turn: int,
-    observed: Collection[tuple[str, str]],
+    observed: Mapping[tuple[str, str], int],
     wrote: Collection[str],
 ) -> list[Json]:
-    """Return `{step, tool, arguments, kind, delegated, ok}` of a request's calls of steps that were cut off.
+    """Return `{step, tool, arguments, kind, delegated, ok}` of a request's calls with effects that are in no journal.
 
-    They are in no journal. They took effect, or may have: then `ok` is False.
-    `observed` are the pairs of step and `call_key` that are in the journal, `wrote` the short keys of the writes that
-    steps account for. Long arguments are cut and marked.
+    They took effect, or may have: then `ok` is False. Those of another branch of the history are left out.
+    `observed` counts the calls in the journal that did, by step and `call_key`; `wrote` are the short keys of the
+    writes that steps account for. Long arguments are cut and marked.
     """
-    rows: list[Json] = []
-    for state in ("intent", "unsure", "done"):
-        filter = {"state": state, "turn": turn}
-        for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter=filter):
-            entry, done = item.value, state == "done"
-            is_listed = state != "intent" and (entry["step"], entry.get("call")) in observed
-            is_observed = short_key(item.key) in wrote if done and entry["kind"] == "write" else is_listed
-            has_failed = done and not entry["result"]["ok"]
-            if entry.get("scope", "") == scope and not is_observed and not has_failed:
-                row = {key: entry[key] for key in ("step", "tool", "arguments", "kind")}
-                rows.append({**row, "delegated": "about" in entry, "ok": done})
-    return rows
+    made: dict[tuple[str, str], list[Json]] = {}
+    accounted_for = Counter[tuple[str, str]]()
+    for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter={"turn": turn}):
+        entry = item.value
+        if "state" not in entry or entry.get("scope", "") != place.scope:
+            continue  # a row of a write, or of another run
+        done, call = entry["state"] == "done", (entry["step"], str(entry.get("call")))
+        if done and entry["kind"] == "write" and short_key(item.key) in wrote:
+            accounted_for[call] += 1
+        elif not (done and not entry["result"]["ok"]):
+            made.setdefault(call, []).append(entry)
+    lost: list[Json] = []
+    for call, entries in made.items():
+        entries.sort(key=lambda entry: ("unsure", "done", "intent").index(entry["state"]))
+        lost += entries[max(observed.get(call, 0) - accounted_for[call], 0) :]
+    passed = await place.find_passed({entry["branch"] for entry in lost}) if lost else ()
+    return [
+        {key: entry[key] for key in ("step", "tool", "arguments", "kind")}
+        | {"delegated": "about" in entry, "ok": entry["state"] == "done"}
+        for entry in lost
+        if entry["branch"] in passed
+    ]
 
 
 async def writes_of_request(store: BaseStore, thread_id: str, turn: int) -> set[str]:
@@ -689,10 +718,10 @@ async def writes_of_request(store: BaseStore, thread_id: str, turn: int) -> set[
 
 async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any) -> list[Item]:
     """Return all items of a namespace, each once."""
-    items: dict[str, Item] = {}
+    items: dict[tuple[tuple[str, ...], str], Item] = {}
     offset, page = 0, [*await store.asearch(namespace, limit=PAGE, **options)]
     while page:
-        items |= {item.key: item for item in page}
+        items |= {(item.namespace, item.key): item for item in page}
         offset += len(page)
         full = len(page) == PAGE
         page = [*await store.asearch(namespace, limit=PAGE, offset=offset, **options)] if full else []

@@ -12,6 +12,7 @@ from donewhen import Agent, Run
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.testing.replies import Call
 from donewhen.agent.work.thread_rows import ENDED
+from donewhen.hooks import Hooks, Refuse
 from donewhen.state.statuses import fresh_record
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.everywhere import run_forked
@@ -23,7 +24,7 @@ OTHER = submit_plan([step("n1", replaces=["s1", "s2"])])
 PAY = submit_plan([{"content": "pay ann", "done_when": ["ann is paid"], "tools": ["pay"]}])
 
 
-def agent_of(url: str, *triage: Call, dies: bool = False, **execute: Any) -> Agent:
+def agent_of(url: str, *triage: Call, dies: bool = False, hooks: Hooks | None = None, **execute: Any) -> Agent:
     """An agent that plans what it is told, asks nobody, and can pay; `dies`: its process is killed while it does."""
 
     def pay(amount: int) -> str:
@@ -34,7 +35,8 @@ def agent_of(url: str, *triage: Call, dies: bool = False, **execute: Any) -> Age
 
     roles: dict[str, Any] = {"triage": list(triage), "execute": execute, "deliver": lambda *_: "Done."}
     model = ScriptedModel(roles=roles, strict=False)
-    return Agent(model, [pay], storage=url, settings={"confirm": "never", "approvals": "never"})
+    settings = {"confirm": "never", "approvals": "never", "on_failure": "deliver"}
+    return Agent(model, [pay], storage=url, settings=settings, hooks=hooks)
 
 
 async def pay_and_die(url: str) -> None:
@@ -131,6 +133,27 @@ async def test_a_payment_that_was_cut_off_stands_in_the_receipt(kind: str, folde
         run = await agent.resume(run, "it happened")
         assert run.receipt is not None
         assert [row.get("unknown", False) for row in run.receipt["effects"]] == [False]
+
+
+@pytest.mark.parametrize("then", ["steered", "nobody is asked"])
+async def test_a_payment_that_was_cut_off_stands_in_the_receipt_of_a_step_that_ended(then: str, folder: Path) -> None:
+    """N21, R03: killed inside a write; its step is done in another way, or fails because hooks let nobody be asked."""
+    url = fresh_url("sqlite", folder)
+    ended = run_forked("tests.agent.scenarios.test_endings:pay_and_die", {"url": url}, folder)
+    assert ended.code == -signal.SIGKILL
+    refusing = Hooks(before_question=[lambda asked: Refuse("not now") if asked.kind == "effect" else None])
+    if then == "steered":
+        async with agent_of(url, PAY, s1=[call("pay", amount=6), finish_step("paid", "s1.1")]) as agent:
+            run = await agent.resume("t", steer="six, not five")
+    else:
+        async with agent_of(url, hooks=refusing, s1=[call("pay", amount=5), finish_step("paid", "s1.1")]) as agent:
+            run = await agent.resume("t")
+    assert run.receipt is not None
+    assert run.outcome is not None
+    assert run.receipt["steps"][0]["status"] == ("done" if then == "steered" else "failed")
+    rows = {row["arguments"]["amount"]: row.get("unknown", False) for row in run.receipt["effects"]}
+    assert rows == ({6: False, 5: True} if then == "steered" else {5: True})
+    assert run.outcome["changed"]
 
 
 EVERY = int(os.environ.get("EVERY", "6"))

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
@@ -332,5 +335,32 @@ async def test_the_list_of_an_earlier_version_still_counts() -> None:
     doubt = await attempt.write(1)
     assert doubt == UnknownEffect("lost@old", "unsure", "s1")
     assert isinstance(await attempt.write(1, known="not_happened", attempt="lost@old"), CallOutcome)
-    assert await unobserved_writes(store, "t", "", 1, (), ()) == []
+    assert await unobserved_writes(store, "t", Place(), 1, {}, ()) == []
     assert isinstance(await attempt.write(2), CallOutcome)
+
+
+async def test_what_no_journal_has_is_told_from_equal_calls_and_other_branches() -> None:
+    """N21, R03: of two equal calls one was observed; of two branches of the history only the one of this run counts."""
+    store, saver = InMemoryStore(), InMemorySaver()
+    for id, parent in (("1", None), ("2", "1"), ("3", "1"), ("4", "3"), ("5", "4")):  # 2 is another branch
+        where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}}
+        source: Any = "fork" if id == "4" else "loop"  # 3 was replayed
+        await saver.aput(where, {**empty_checkpoint(), "id": id}, {"source": source}, {})
+    shared = {"step": "s1", "turn": 1, "kind": "write", "tool": "pay", "arguments": {}, "result": {"ok": True}}
+    entries = {
+        "seen": ("done", "1", "a"),
+        "kept": ("done", "1", "a"),
+        "lost": ("done", "4", "a"),
+        "beside": ("done", "2", "b"),
+        "replayed": ("done", "3", "b"),
+        "begun": ("intent", "4", "b"),
+    }
+    for key, (state, branch, call) in entries.items():
+        entry = {**shared, "state": state, "branch": branch, "call": call, "arguments": {"key": key}}
+        await store.aput(("donewhen", "effects", "t"), key, entry)
+        await store.aput(("donewhen", "effects", "t", call), key, {"key": key, "turn": 1})  # rows of the same name
+    here = Place(dispatch="5", saver=saver, thread_id="t")
+    rows = await unobserved_writes(store, "t", here, 1, {("s1", "a"): 2}, ["kept"])
+    assert [(row["arguments"]["key"], row["ok"]) for row in rows] == [("lost", True), ("begun", False)]
+    unknown = replace(here, saver=None)  # without checkpoints nothing is left out
+    assert len(await unobserved_writes(store, "t", unknown, 1, {("s1", "a"): 2}, ["kept"])) == 4
