@@ -168,7 +168,7 @@ class Calls(CallContext, ABC, Generic[Change]):
             if update := self._update_before(first):
                 return update
             group: dict[int, tuple[Call, Go | No]] = {}
-            for number, call in enumerate(self._next_group(), self.observed + 1):
+            for call in self._next_group():
                 ruling = await self._rule(call)
                 if isinstance(ruling, Wait) and group:
                     break  # it begins the next group, because a step can only leave before a first call
@@ -178,7 +178,7 @@ class Calls(CallContext, ABC, Generic[Change]):
                     if not (refusal := await self._refusal_to_ask(ruling.change)):
                         return await self._halt(ruling)
                     ruling = No(refusal)
-                group[number] = call, ruling
+                group[self.observed + len(group) + 1] = call, ruling  # behind the reads of a rehearsal
             outcomes = await self._make(group)
             if isinstance(outcomes, UnknownEffect):
                 return await self._halt(outcomes)

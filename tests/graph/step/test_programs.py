@@ -241,6 +241,28 @@ async def test_what_a_list_did_not_have_asks_though_nothing_else_would(listed: i
         assert (run.status, shop.refunded) == ("completed", ["o1"])
 
 
+@pytest.mark.parametrize("listed", [0, 2])
+async def test_no_two_observations_have_one_id_where_hooks_refuse_a_list(listed: int) -> None:
+    """X31, X06: the reads of a rehearsal are numbered before the change for which hooks then let nobody be asked."""
+    changes = [f'change("o{n}")' for n in range(listed + 1)]
+    code = "\n".join(
+        [
+            "def change(id):",
+            "    try: refund(id, 1)",
+            "    except RuntimeError as error: print('refused:', error)",
+            *(line for change in changes for line in (change, "print(status('o1'), status('o2'))")),
+        ]
+    )
+    shop, model = Shop(), running(code)
+    hooks = Hooks(before_question=[lambda question: Refuse("nobody is asked at night")])
+    async with agent_of(model, shop, approvals="each", hooks=hooks) as agent:
+        run = await agent.start("go")
+        entries = await journal(agent, run)
+    assert (run.status, shop.refunded) == ("completed", [])
+    assert [entry["id"] for entry in entries] == [f"s1.{n}" for n in range(1, len(entries) + 1)]
+    assert requests(model, "s1")[-1].messages[-1].text.count("refused: Not run: ") == len(changes)
+
+
 async def test_a_read_after_a_change_sees_it() -> None:
     """X31: calls are made in the order of the program, whatever was read when it was rehearsed."""
     shop, model = Shop(), running('refund("o1", 1)\nprint(status("o1"))\nrefund("o2", 1)')
