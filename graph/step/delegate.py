@@ -39,6 +39,7 @@ from donewhen.graph.step.calls import EFFECT, StepCalls
 from donewhen.graph.step.leave import leave
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import is_async, run_in_thread
+from donewhen.graph.tools.effects import CONFIRMED
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step, conversation_before
 from donewhen.state.ledger import allowance_left
@@ -101,14 +102,15 @@ def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: R
 
 
 async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) -> Step:
-    """Claim that the output of a passthrough executor is the step's result; if the executor failed, the step fails."""
+    """Claim that the output of a passthrough executor is the step's result; without an output, the step fails."""
     if update["record"]["status"] != "running":
         return update
     last = next(
         entry for entry in reversed(update["journal"]) if entry["source"] == "tool"
     )  # hooks' notes stand behind
     entry = await Texts.of(runtime.store, thread_of(runtime), state).load(last)
-    if not entry["ok"]:
+    is_lost = entry.get("confirmed") and entry["text"] == CONFIRMED
+    if is_lost or not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
         change: StepChange = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
         return {**update, **leave(after, runtime, change, update.get("transcript", ()), update.get("spent"))}

@@ -11,7 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from donewhen import Agent, ConfigError, Executor, build_graph
+from donewhen import Agent, ConfigError, Executor, StorageError, build_graph
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.executors import Executors
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Handoff, Unfinished
@@ -212,6 +213,29 @@ async def test_a_hooks_note_is_no_answer_of_a_passthrough(when: str) -> None:
     assert [row["observation"] for row in ends[0].receipt["steps"][0]["criteria"][0]["evidence"]] == ["s1.1"]
     assert "no network" in ends[1].answer
     assert "not today" in ends[2].answer
+
+
+@pytest.mark.parametrize(("said", "status", "times"), [("it happened", "failed", 1), ("it did not", "completed", 2)])
+async def test_an_output_that_was_lost_is_no_answer(said: str, status: str, times: int) -> None:
+    """P16, R03: a person knows that a passthrough took effect, and not what it said: its step fails, and says so."""
+    crash, briefs = Crash(None, only=["store"]), list[str]()
+
+    async def work(brief: str) -> str:
+        briefs.append(brief)
+        crash.at = crash.at or len(crash.trace) + 1
+        return "It is 42."
+
+    executors = {"agent": Executor(work=work, passthrough=True)}
+    agent = Agent(ScriptedModel([]), storage=crashing("memory:", crash), executors=executors, settings=WHOLE)
+    with pytest.raises(StorageError):
+        await agent.start("What is it?", thread_id="t")
+    run = await agent.resume("t")
+    assert [pause["kind"] for pause in run.pending] == ["effect"]
+    run = await agent.resume("t", said)
+    assert (run.status, len(briefs)) == (status, times)
+    assert ("its output was lost" if status == "failed" else "It is 42.") in run.answer
+    assert [row["result"] for row in run.receipt["effects"]] == ["done"]
+    assert run.outcome["changed"] is True
 
 
 async def test_a_passthrough_follow_up_knows_what_came_before() -> None:
