@@ -37,6 +37,10 @@ from donewhen.state.settings import Settings
 
 MOST_REFUSALS = 2
 """How often a service may refuse equal writes before no other is sent; a single refusal may be a passing fault."""
+MADE_ALREADY = (
+    "this very call was made and succeeded before this step was planned or tried anew, and nobody is asked whether to "
+    "make it once more. Go on from what it did, which can be cited"
+)
 MOST_ROWS, MOST_CHARS = 50, 200
 """Of the sources of one call, the most arguments and the most characters of each that are kept; of a failure, too."""
 
@@ -305,13 +309,19 @@ async def end_looks(call: Call, context: CallContext, go: Go) -> Go | No:
 
 
 async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
-    """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks."""
+    """Ask a person about a call that neither they nor the approved plan allow, or about which a hook asks.
+
+    A write that a new plan or attempt would repeat is asked about under every policy; where neither calls nor questions
+    are for people, it is refused.
+    """
     state, reason = context.state, _approval_reason(call, context)
     reason = "differs" if call.get("differs") and decision_on(call) == "undecided" else reason
     found = await _look_up_sources(call, context) if reason == "new" else None
     if found and not lacks_source(found[1]):
         reason = "again" if _was_made(call, context) else "alike" if _is_like_unknown(call, context) else None
     elif reason is None and _was_made(call, context, only_replaced=True):
+        if context.settings.approvals == "never" and context.settings.unattended:
+            return No(MADE_ALREADY, unless_made=True)
         reason = "again"
     if reason is None:
         if not go.question:
@@ -426,7 +436,7 @@ def _approval_reason(call: Call, context: StepContext) -> Reason | None:
 def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) -> bool:
     """Return whether equal writes succeeded as often as the plan says: in this step, or in steps that it replaces.
 
-    With `only_replaced`, those of this step do not count.
+    With `only_replaced`, those of this attempt of the step do not count.
     """
     state, tool = context.state, context.tools[call["name"]]
     if tool.repeatable or decision_on(call) != "undecided":

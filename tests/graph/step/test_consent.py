@@ -491,6 +491,39 @@ async def test_an_equal_write_that_succeeded_asks_before_it_is_made_again(repeat
     assert len(desk.done) == 3
 
 
+@pytest.mark.parametrize("anew", ["plan", "attempt"])
+@pytest.mark.parametrize(
+    ("policy", "on_question", "asks"),
+    [("never", "wait", True), ("never", "assume", False), ("plan", "wait", True), ("plan", "assume", True)],
+)
+async def test_a_write_that_would_be_repeated_anew_asks_or_is_refused(
+    policy: str, on_question: str, asks: bool, anew: str
+) -> None:
+    """Q68, X25, C07: by a new plan as by a new attempt, under every policy; where neither calls nor questions are for
+    people, it is refused, and the run ends by what was done."""
+    desk, told = Desk(), list[str]()
+    cited = finish_step("Sent.", ["s1.1", "s1.1"], unchanged="she has it already")
+
+    def end(messages: Any, _: Any) -> Any:
+        told.append(messages[-1].text)
+        return cited
+
+    malformed = finish_step("Sent.", goal_check=[])
+    again = [MIRA, end]
+    step: Json = {"content": "Tell her", "tools": ["mail"], "done_when": ["It is sent", "She has it"]}
+    new = submit_plan([{**step, "content": "Tell her once more", "id": "s2", "replaces": ["s1"]}])
+    model = (
+        steps([step], {"s1": [MIRA, give_up("no answer", "replan")], "s2": again}, plan=[new])
+        if anew == "plan"
+        else steps([step], {"s1": [MIRA, malformed, malformed, malformed, *again]})
+    )
+    settings = {"confirm": "never", "approvals": policy, "on_question": on_question, "verification": "grounded"}
+    flow = await play(model, desk.tools(), answers=[REFUSED], settings=settings)
+    assert [pause["kind"] for pause in flow.pauses] == (["tool"] if asks else [])
+    assert (flow.status, len(desk.done)) == ("completed", 1)
+    assert ("made and succeeded before" in told[0]) != asks
+
+
 async def test_a_call_that_the_plan_names_twice_is_made_twice() -> None:
     """Q68: what was shown twice is no repetition; the third time asks."""
     desk, hi = Desk(), {"tool": "mail", "arguments": {"to": "mira@example.com", "body": "hi"}}
