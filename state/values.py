@@ -16,6 +16,8 @@ FENCE_BYTES = 3
 DEEPEST = 64
 """The most nested levels of objects and lists, because later code recurses."""
 MOST_ITEMS = 100_000
+CERTAIN = 2**53
+"""From here on, a floating-point number stands for several whole ones."""
 NUMBER_CHARS = 100
 """The most characters of a number, and the largest exponent; what is longer or larger is compared as text."""
 
@@ -91,6 +93,11 @@ def plain_json(value: Any) -> Any:
     if problem or changed:
         raise ValueError(problem or "it holds a key that is no text, or a character that cannot be stored")
     return plain
+
+
+def as_whole(number: float) -> int | None:
+    """Return a number such as 7.0, as models write it, as the whole number that it certainly is; None for others."""
+    return int(number) if abs(number) < CERTAIN and number == int(number) else None
 
 
 def read_number(text: str) -> Decimal | None:

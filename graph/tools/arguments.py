@@ -23,7 +23,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 
 from donewhen.graph.tools.schema import MOST_PROBLEMS, Schema, close_schema, resolve
-from donewhen.state.values import similar
+from donewhen.state.values import as_whole, similar
 
 SECONDS = 2.0
 """The time limit of one check; arguments that take longer are refused."""
@@ -282,8 +282,8 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _as_type(value: Any, kind: str) -> Any:
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
-        return int(value)
+    if kind == "integer" and isinstance(value, float):
+        return value if (number := as_whole(value)) is None else number
     if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):

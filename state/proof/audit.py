@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from donewhen.state.language.texts import say_why
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, SettledRow, Status
+from donewhen.state.values import as_whole
 
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
@@ -113,7 +114,7 @@ def _one_line(value: Any) -> str:
 def _integer(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return as_whole(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _ids(value: Any) -> list[str]:

@@ -18,6 +18,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.records import WRITES, JournalEntry
+from donewhen.state.values import as_whole
 
 Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
@@ -168,10 +169,8 @@ def _number(item: Any, criteria: Sequence[Mapping[str, Any]], first: int = 1) ->
     named = item.get("criterion", first if len(criteria) == 1 else None)
     if isinstance(named, bool) or named is None:
         return None
-    if isinstance(named, int):
-        return named + 1 - first
-    if isinstance(named, float) and named.is_integer():
-        return int(named) + 1 - first
+    if isinstance(named, int | float):
+        return None if (number := as_whole(named)) is None else number + 1 - first
     words = fold_words(named) if isinstance(named, str) else ""
     if match := _NUMBERED.fullmatch(words):
         return int(match[1]) + 1 - first

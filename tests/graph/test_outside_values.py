@@ -12,7 +12,7 @@ from langgraph.types import interrupt
 from donewhen import Agent
 from donewhen.graph.tools.rendering import MOST_ITEMS, render_value
 from donewhen.state.language.quantities import amounts_of
-from donewhen.testing import call, finish_step
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step, play
 
 DEEP: Any = []
@@ -75,6 +75,32 @@ async def test_arguments_are_texts_or_corrected() -> None:
     flow = await play(model, [raw], effects={"raw": "write"}, settings=settings)
     assert flow.status == "completed"
     assert len(got) > len(values) + 8
+
+
+@pytest.mark.parametrize("number", [1e308, -1e308, 1e20, 2.0**63, 2.0**53, 10**30, 1.5, "9" * 40], ids=str)
+async def test_a_number_that_is_no_certain_whole_one_is_sent_back_where_one_is_meant(number: Any) -> None:
+    """X19: a claim's criterion, the place to read on from, an argument; 7.0 is the whole number 7."""
+    seen: list[int] = []
+
+    def read_line(n: int) -> str:
+        """Read a line."""
+        seen.append(n)
+        return f"line {n}"
+
+    proof = {"met": True, "evidence": [{"observation": "s1.1", "quote": "line 7"}]}
+    look = call("recall", observation="s1.1", offset=2.0)
+    work = [
+        *(call("read_line", n=7.0), call("read_line", n=number), look),
+        *(call("recall", observation="s1.1", offset=number), look),
+        call("finish_step", result="line 7", goal_check=[{"criterion": number, **proof}, {"criterion": 2, **proof}]),
+        call("finish_step", result="line 7", goal_check=[{"criterion": 1.0, **proof}, {"criterion": "2", **proof}]),
+    ]
+    plan = submit_plan([{"content": "read", "done_when": ["line 7 is read", "it is known"], "tools": ["read_line"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": work}, strict=False)
+    settings = {"confirm": "never", "verification": "grounded", "on_question": "assume"}
+    async with Agent(model, [read_line], effects={"read_line": "read"}, storage="memory:", settings=settings) as agent:
+        run = await agent.start("Read line 7")
+    assert (run.status, run.answer, seen) == ("completed", "line 7", [7])
 
 
 async def test_answers_are_taken_or_asked_for_again() -> None:
