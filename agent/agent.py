@@ -354,14 +354,16 @@ class Agent:
         `at`: the earliest time to start; None means now, and a time without a zone is local. Everything else is as in
         `start`, except that `tools` and `config` are refused: they cannot be passed to another process.
 
-        Raises the errors of `start`.
+        Raises the errors of `start`, except for what only the worker finds: a missing key, which leaves the run to a
+        person, with its `problem`; and, if this agent has no tools or its servers are not open, settings that name no
+        tool of the worker, by which the run fails.
         """
         if local_options := [name for name in ("tools", "config") if options.get(name)]:
             raise ConfigError(
                 f"submit takes no {local_options[0]}: a worker carries the run out, with those of its own agent"
             )
         id, runner, request = self._request(goal, options)
-        await runner.submit(id, request, at)
+        await runner.submit(id, request, at, checks_tools=self.tools.is_complete)
         self._wake_workers()
         return id
 

@@ -454,14 +454,23 @@ class Runner:
 
     async def prepare_request(self, request: Request) -> Request:
         """Return a request that can begin here, with the plan of its template. Raises ConfigError."""
-        self._check_enforceable(request.settings)
-        if problem := await criteria_problem(request.settings, self.executors):
-            raise ConfigError(f"settings: {problem}")
+        await self._check_tools(request.settings)
         self.prepare(request.settings)
         return await self._fill(request)
 
-    async def submit(self, thread_id: str, request: Request, at: datetime | None) -> None:
-        """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting."""
+    async def _check_tools(self, settings: Settings) -> None:
+        """Raise ConfigError for hard constraints and required criteria that name nothing known."""
+        self._check_enforceable(settings)
+        if problem := await criteria_problem(settings, self.executors):
+            raise ConfigError(f"settings: {problem}")
+
+    async def submit(self, thread_id: str, request: Request, at: datetime | None, *, checks_tools: bool) -> None:
+        """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting, ConfigError.
+
+        `checks_tools`: the tools here are those of the worker.
+        """
+        if checks_tools:
+            await self._check_tools(request.settings)
         request = await self._fill(request)
         try:
             async with self.hold(thread_id) as thread:

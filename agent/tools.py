@@ -78,6 +78,11 @@ class AgentTools(Collection[BaseTool]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the agent was given tools, and those of all `McpServers` have been read."""
+        return bool(self._fixed or self._sources) and all(source.tools for source in self._sources)
+
     def __contains__(self, tool: object) -> bool:
         """Return whether a tool, or a tool with this name, is there."""
         return any(tool in (each, each.name, legal_name(each.name)) for each in self)

@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen import Agent, ConfigError, McpServers, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.worker import IDLE_AGENTS
 from donewhen.agent.work import worker as worker_module
 from donewhen.agent.work.thread_rows import QUEUE, settings_in, write_crash
@@ -112,6 +112,38 @@ async def test_what_is_said_is_watched(storage: Any) -> None:
         middle = next(after for event, after in late if event["type"] == "speech" and event["step"] == "s1")
         rest = [event["text"] for event, _ in await heard(agent, thread, middle) if event["type"] == "speech"]
         assert rest == ["Sent.\n", "Step 2 writes.\n", "Sent.\n"]
+
+
+def count(path: str) -> str:
+    """Count."""
+    return "3"
+
+
+NAMES_NOTHING: list[tuple[dict[str, Any], str]] = [
+    ({"profile": {"forbidden_tools": ["cuont"]}}, "no tool 'cuont'"),
+    ({"profile": {"allowed_paths": ["a/*"]}}, "not patterns"),
+    ({"done_when": [{"text": "x", "check": {"tool": "cuont", "arguments": {}}}]}, "'cuont' does not exist"),
+]
+
+
+@pytest.mark.parametrize(("settings", "why"), NAMES_NOTHING, ids=["forbidden", "paths", "check"])
+async def test_what_cannot_be_kept_is_refused_before_it_is_queued(settings: Any, why: str) -> None:
+    """✗ As by `start`, and nothing is stored; an agent that lacks the tools leaves it to the worker's, which ends
+    the run with the reason.
+    """
+    storage, effects = open_storage("memory:"), {"count": "read"}
+    async with (
+        Agent(ScriptedModel(roles={}), [count], effects=effects, storage=storage) as agent,
+        Agent(ScriptedModel(roles={}), storage=storage) as without,
+        Agent(ScriptedModel(roles={}), McpServers({"one": {"command": "none"}}), storage=storage) as closed,
+    ):
+        for verb in (agent.start, agent.submit):
+            with pytest.raises(ConfigError, match=why):
+                await verb("go", settings=settings)
+        assert await agent.threads() == []
+        for other in (without, closed):
+            run = await agent.run_submitted(await other.submit("go", settings=settings))
+            assert (run.status, why in run.answer) == ("failed", True)
 
 
 async def test_a_worker_hears_what_another_process_submits(tmp_path: Path) -> None:
