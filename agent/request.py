@@ -1,5 +1,6 @@
 """The input of a run: a `Request` starts one, a `Continuation` continues one."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -83,12 +84,31 @@ class Request:
         """
         self.check_owner(thread_id, row)
         stored = messages_from_dict((row.get("request") or {}).get("messages") or [])
-        known = [message for message in (*stored, *(values.get("messages") or ())) if self.id and message.id == self.id]
-        if known and (goal := known[-1].text.strip()) != self.goal.strip():
+        goals = [message.text for message in (*stored, *(values.get("messages") or ())) if message.id == self.id]
+        digest = _digest_of(goals[-1]) if goals else (row.get("put_out") or {}).get(self.id)
+        if not self.id or digest is None:
+            return False
+        if digest != _digest_of(self.goal):
             hint = "another goal needs an id of its own"
-            known_goal = f", with the goal {goal[:200]!r}" if self.owner == (row.get("owner") or "") else ""
+            is_shown = goals and self.owner == (row.get("owner") or "")
+            known_goal = f", with the goal {goals[-1].strip()[:200]!r}" if is_shown else ""
             raise ConfigError(f"request_id {self.id!r} was given before{known_goal}: {hint}")
-        return bool(known)
+        return True
+
+    def displaced_by_it(
+        self, row: Mapping[str, Any], values: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+    ) -> Json:
+        """Return, by id, digests of the goals that leave the thread with this request, and those that left it before:
+        they are known if they are delivered again.
+
+        The row's request leaves if it has not begun; of the state's, those that `kept` lacks, if that is the state from
+        which this one goes on.
+        """
+        stored = messages_from_dict((row.get("request") or {}).get("messages") or [])
+        left = [] if kept is None else [each for each in values.get("messages") or () if each.type == "human"]
+        stays = {*_known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
+        leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
+        return {**(row.get("put_out") or {}), **leaving}
 
     @property
     def goal(self) -> str:
@@ -192,13 +212,22 @@ def _queued_ids(row: Mapping[str, Any]) -> list[str | None]:
     return [message["data"].get("id") for message in (row.get("request") or {}).get("messages") or ()]
 
 
+def _digest_of(goal: str) -> str:
+    """Return what identifies a goal, with any white space around it."""
+    return hashlib.sha256(goal.strip().encode()).hexdigest()
+
+
 def _known_ids(values: Mapping[str, Any]) -> set[str | None]:
     """Return the ids of the messages that a run's state has."""
     return {message.id for message in values.get("messages") or ()}
 
 
-def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raise StaleAnswer if the thread has a request that has not begun: it will close the earlier questions."""
+def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any], *, steered: bool = False) -> None:
+    """Raise StaleAnswer if the thread has a request that has not begun: it will close the earlier questions.
+
+    `steered`: the thread is to go on in another direction; no answer was given.
+    """
     if is_not_begun(row, values):
         state = "it is queued" if row.get("status") == "queued" else "its request has not begun"
-        raise StaleAnswer(f"thread {thread_id} waits for no answer: {state}")
+        what = "has no plan that could be changed" if steered else "waits for no answer"
+        raise StaleAnswer(f"thread {thread_id} {what}: {state}; resume({thread_id!r}) begins it")

@@ -1,10 +1,11 @@
 """The runner holds a thread, lets the gate read an answer, drives the graph to its next pause or end, and writes the
 result.
 
-Whenever nobody holds a thread, its row matches its checkpoints. `running` is written into the row before checkpoints
-change, and the final status after all consequences are complete. So a row with `running` that nobody holds was left by
-a worker that died or was cancelled. The next holder of the thread, or whoever lists threads, first completes that
-worker's bookkeeping (`settle`).
+`running` is written into the row before checkpoints change, and the final status after all consequences are complete;
+a request, or an answer for a worker, stands in the row until the checkpoints have it. So a row that nobody holds
+matches its checkpoints unless it says `running`: then a worker died or was cancelled. The next holder of the thread, or
+whoever lists threads, first completes that worker's bookkeeping (`settle`). What a thread does now is read from both
+(`run_now`).
 """
 
 import asyncio
@@ -480,7 +481,8 @@ class Runner:
                         check_free(thread_id, thread.row, snapshot, OR_RESTART)
                     if request.instead_of:
                         await _find_before(thread, request.instead_of)
-                    await enqueue(thread.store, thread_id, self.queue, request, at)
+                    put_out = request.displaced_by_it(thread.row, snapshot.values)
+                    await enqueue(thread.store, thread_id, self.queue, request, at, put_out=put_out)
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request) is None:
                 raise
@@ -515,7 +517,10 @@ class Runner:
         message = str(messages[-1].id)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
-        place = await _find_before(thread, request.instead_of) if request.instead_of else None
+        place, kept, values = None, None, snapshot.values if snapshot else {}
+        if request.instead_of:
+            place = await _find_before(thread, request.instead_of)
+            kept, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
         if request.plan:
             await thread.store.aput(plan_key(thread_id), message, request.plan, index=False)
 
@@ -532,7 +537,7 @@ class Runner:
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
-        change["home"] = self.queue
+        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, kept)}
         graph_input: Json = {"messages": messages}
         return Act(graph_input, request.settings, request.goal, change, fresh=True, request=message, before=put_away)
 
@@ -590,7 +595,7 @@ class Runner:
             settings = merge_settings(self.settings_now(row), new_settings)
             self.prepare(settings)
             return await self.begin(thread, Request.from_row(row, settings), snapshot)
-        check_begun(thread.thread_id, row, snapshot.values)
+        check_begun(thread.thread_id, row, snapshot.values, steered=bool(continuation.steer))
         if (
             continuation.form
             and snapshot.values

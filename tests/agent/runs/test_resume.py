@@ -8,7 +8,7 @@ import pytest
 from langgraph.types import Command
 
 from donewhen import Agent, AgentOptions, ConfigError, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
 from tests.kit.storage.cases import Storage, fresh_url
@@ -29,11 +29,11 @@ async def unchanged(
 async def test_an_unknown_thread_starts_nothing(storage: Storage) -> None:
     """C04: resuming a thread that never ran is an error and leaves no trace; LangGraph alone would start it."""
     agent = Agent(ScriptedModel(), storage=storage)
-    for answer in ("approve", {"s1.q1": "x"}, {"0" * 32: "x"}):
+    for given in ("approve", {"s1.q1": "x"}, {"0" * 32: "x"}):
         with pytest.raises(UnknownThread):
-            await agent.resume("nobody", answer)
+            await agent.resume("nobody", given)
         with pytest.raises(UnknownThread):
-            await agent.graph.ainvoke(Command(resume=answer), config("nobody"))
+            await agent.graph.ainvoke(Command(resume=given), config("nobody"))
     for read in (agent.resume, agent.get, agent.receipt, agent.info):
         with pytest.raises(UnknownThread):
             await read("nobody")
@@ -318,6 +318,54 @@ async def test_a_queued_request_is_known_by_its_id(storage: Storage) -> None:
     assert run.status == "waiting"
     assert await agent.submit("do it", thread_id="desk", request_id="17") == "desk"
     assert (await agent.get("desk")).pending == run.pending
+
+
+@pytest.mark.parametrize("verb", ["start", "submit"])
+async def test_a_request_that_another_one_displaced_is_known_by_its_id(verb: str, storage: Storage) -> None:
+    """C06: one that was closed before it began, and two whose place another one took, are not carried out later."""
+    model = ScriptedModel(roles={"triage": [answer(text) for text in ("one", "two", "three", "four", "five")]})
+    async with Agent(model, storage=storage) as agent:
+        begin = getattr(agent, verb)
+
+        async def all_known(*ids: str) -> None:
+            calls = len(model.requests)
+            for id in ids:
+                await begin(f"goal {id}", thread_id="t", request_id=id)
+                with pytest.raises(ConfigError, match=f"request_id '{id}' was given before"):
+                    await begin("another goal", thread_id="t", request_id=id)
+            assert len(model.requests) == calls
+
+        await agent.submit("goal 1", thread_id="t", request_id="1")
+        await begin("goal 2", thread_id="t", request_id="2", restart=True)
+        await agent.run_submitted("t")
+        await agent.submit("goal 3", thread_id="t", request_id="3")
+        await begin("goal 4", thread_id="t", request_id="4", restart=True)
+        await agent.run_submitted("t")
+        await all_known("1", "2", "3", "4")
+        await begin("goal 5", thread_id="t", request_id="5", instead_of="2")
+        await agent.run_submitted("t")
+        assert [message.text for message in (await agent.conversation("t")).messages][::2] == ["goal 5"]
+        await all_known("1", "2", "3", "4", "5")
+        assert (await agent.get("t")).goal == "goal 5"
+
+
+async def test_what_cannot_be_steered_says_why() -> None:
+    """C04: a request that has not begun, of which nobody asked an answer; and an answer beside other words, whether the
+    run waits or was stopped."""
+    async with Agent(scripted(submit_plan([step("s1")])), storage="memory:") as agent:
+        await agent.submit("do it", thread_id="t")
+        with pytest.raises(
+            StaleAnswer, match=r"has no plan that could be changed: it is queued; resume\('t'\) begins it"
+        ):
+            await agent.resume("t", steer="in euro")
+        waits = await agent.resume("t")
+        async with agent.stream("do it", thread_id="u") as stream:
+            async for _ in stream:
+                break
+        for run in (waits, await agent.get("u")):
+            with pytest.raises(ConfigError, match="an answer to a run that waits, or steer= for one that was stopped"):
+                await agent.resume(run, "approve", steer="in euro")
+            assert (await agent.get(run)).status == run.status
 
 
 async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> None:
