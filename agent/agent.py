@@ -333,6 +333,10 @@ class Agent:
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
         asked, by = question_for(thread_id, question), check_name("by", by)
+        if steer and answer is not MISSING:
+            raise ConfigError(
+                "resume takes an answer to a run that waits, or steer= for one that was stopped, not both"
+            )
         continuation = Continuation(answer, asked, by, steer, options.get("settings"), form)
         return self._stream(id, lambda live: runner.resume(live, continuation), options.get("config"), on_leave, tools)
 

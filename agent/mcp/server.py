@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from donewhen import ConfigError, DoneWhenError, Run
+from donewhen import ConfigError, DoneWhenError, Run, ThreadWaiting
 from donewhen.clients import installed_version
 from donewhen.types import RunStream
 
@@ -88,5 +88,8 @@ def _errors_for_host() -> Iterator[None]:
 
     try:
         yield
+    except ThreadWaiting as error:
+        hint = "`show` says what it does, `resume` answers what it asks, and `run` without thread_id begins another one"
+        raise ToolError(f"the last request of this thread has not ended: {hint}") from error
     except DoneWhenError as error:
         raise ToolError(str(error)) from error

@@ -40,6 +40,10 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
         assert (first["status"], first["kind"]) == ("waiting", "plan")
         assert first["question"].startswith("# Colours")
         handle = {key: first[key] for key in ("thread_id", "question_id")}
+        other = await session.call_tool("run", {"goal": "Ask for the size", "thread_id": first["thread_id"]})
+        assert other.is_error
+        said = other.content[0].text  # type: ignore[union-attr]
+        assert ("`resume` answers what it asks" in said, "restart" in said) == (True, False)
         second = await called(session, "resume", **handle, answer="approve")
         assert second["question"] == "Which colour?\n\n1. red\n2. green"
         stale = await session.call_tool("resume", {**handle, "answer": "approve"})
