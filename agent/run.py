@@ -30,7 +30,7 @@ RunStatus = Literal[
 
 @dataclass(frozen=True)
 class Run:
-    """The state of one thread; `to_dict` returns it as JSON.
+    """How the last run of a thread stands; `to_dict` returns it as JSON.
 
     `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `queued` (for a worker), or `running`:
     somebody works on it, or, if `problem` says so, nobody does and `resume` continues it.
