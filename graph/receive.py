@@ -32,7 +32,7 @@ from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
-from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
@@ -173,7 +173,9 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
         return {"ending": {"code": "no_plan", "reason": "the saved plan cannot be used: " + "; ".join(plan)}}
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": plan_request(open=False)}
-    if saved.get("approved") == plan["revision"]:
+    # A plan that an earlier version kept says nothing of its tools' effects.
+    same = plan if "effects" in saved["plan"] else {key: item for key, item in plan.items() if key != "effects"}
+    if saved.get("approved") == revision_of(same):
         effects = {**plan_effects(plan, deps, settings).kinds, **(saved.get("effects") or {})}
         record = approval_record(plan, "user", effects)
         return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}

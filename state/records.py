@@ -15,6 +15,8 @@ longer holds and another step repeats it. `state/statuses.py` says what may foll
 """
 WRITES = ("write", "idempotent")
 """The effects of tools that change something."""
+EFFECTS = ("read", "idempotent", "write")
+"""All effects, from the least to the greatest."""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 PLAN_ACTION = "confirm_plan"
 """The name of the tool call that shows a plan in the conversation."""

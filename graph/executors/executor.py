@@ -18,6 +18,7 @@ from langgraph.store.base import BaseStore
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function, legal_name
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
+from donewhen.state.plan.revise import ShownTool
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, PROGRAM
 from donewhen.state.settings import Profile
 from donewhen.state.values import name_hint, similar
@@ -164,8 +165,8 @@ Connect = Callable[[str], Executor]
 """Returns the executor for an address; raises ConfigError for an unknown kind of address."""
 
 
-NamedTools = Mapping[str, str | None]
-"""Tools that people were asked about, each with its `KnownTool.provider` then; None if that is unknown."""
+NamedTools = Mapping[str, ShownTool]
+"""Tools that people were asked about, each as it was then."""
 
 
 class Executors(MutableMapping[str, Executor]):
@@ -256,16 +257,16 @@ class Executors(MutableMapping[str, Executor]):
     def missing(self, executor: str | None, tools: NamedTools) -> list[str]:
         """Return the names of the executor and of these tools that are missing here, unless the owner removed them.
 
-        A tool that is provided otherwise now is missing, too.
+        A tool that is another one now is missing, too: see `ShownTool.covers`.
         """
         if executor and executor not in self._all:
             return [] if executor in self._removed else [executor]
         here = {*self.tools_of(executor), *self._removed, *LOOKUPS, PROGRAM, executor}
-        return [name for name, by in tools.items() if name not in here or self.provider_now(name, by) != by]
+        return [name for name, one in tools.items() if name not in here or not one.covers(self.tool_now(name))]
 
-    def provider_now(self, name: str, provider: str | None) -> str | None:
-        """Return who provides a tool now; `provider` itself if it is None, or if there is no such tool."""
-        return provider if provider is None or name not in self.toolbox else self.toolbox[name].provider
+    def tool_now(self, name: str) -> ShownTool:
+        """Return what a tool is now; nothing is known of one that is not here."""
+        return self.toolbox[name].now if name in self.toolbox else ShownTool()
 
     def names_at_servers(self, name: str) -> list[str]:
         """Return what the tools are called here whose servers call them by this name, if that is another name."""

@@ -42,6 +42,7 @@ from donewhen.state.people.answers import (
     why_not_for,
     words_of,
 )
+from donewhen.state.plan.revise import ShownTool, shown_tools
 from donewhen.state.records import NOT_MADE, Pause, StepChange, StepRecord, decision_on
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import change_status, record_of
@@ -407,12 +408,13 @@ class OpenPause(BaseModel):
     def tools_after(self, values: Mapping[str, Any], answer: Answer) -> list[tuple[str | None, NamedTools]]:
         """Return, for each step that goes on with this answer, the executor and the tools that it was to call."""
         plan = (values.get("approval") or {}).get("plan") or {}
-        left = self._calls_left(values, plan.get("providers") or {})
+        left = self._calls_left(values, shown_tools(plan))
         return [(step.get("executor"), left) for step in plan.get("steps", ()) if step["id"] == self.step]
 
-    def _calls_left(self, values: Mapping[str, Any], providers: Mapping[str, str]) -> NamedTools:
+    def _calls_left(self, values: Mapping[str, Any], shown: NamedTools) -> NamedTools:
         calls = (call for call in self.record(values)["calls"] if decision_on(call) not in NOT_MADE)
-        return {call["name"]: call.get("provider", providers.get(call["name"])) for call in calls}
+        of_plan = ((call, shown.get(call["name"], ShownTool())) for call in calls)
+        return {call["name"]: replace(one, provider=call.get("provider", one.provider)) for call, one in of_plan}
 
     # --- what an answer changes
 

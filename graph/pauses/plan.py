@@ -19,7 +19,7 @@ from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decod
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
-from donewhen.state.plan.revise import difference, moved_tools
+from donewhen.state.plan.revise import difference, moved_tools, shown_tools
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
@@ -201,11 +201,9 @@ class PlanPause(PermissionPause):
         """
         if answer.kind != "approve" or self.plan.get("schedule"):
             return []
-        records, providers = values.get("steps") or {}, self.plan.get("providers") or {}
+        records, shown = values.get("steps") or {}, shown_tools(self.plan)
         left = (step for step in self.plan["steps"] if record_of(records, step["id"])["status"] != "done")
-        return [
-            (step.get("executor"), {name: providers.get(name) for name in step.get("tools") or ()}) for step in left
-        ]
+        return [(step.get("executor"), {name: shown[name] for name in step.get("tools") or ()}) for step in left]
 
     # --- what an answer changes
 
@@ -314,7 +312,8 @@ def _criteria_rules(executors: Executors, settings: Settings) -> Rules:
     toolbox, paths = executors.toolbox.usable(settings), settings.profile.allowed_paths
     return Rules(
         tools=frozenset(executors.toolbox),
-        provider=lambda name: executors.toolbox[name].provider if name in executors.toolbox else "",
+        provider=lambda name: executors.tool_now(name).provider or "",
+        effect=lambda name: executors.tool_now(name).effect or "read",
         checks={n: partial(_check_problems, tool, paths) for n, tool in toolbox.items() if tool.effect == "read"},
         forbidden=settings.profile.forbidden_tools,
         required=[criterion.model_dump(mode="json") for criterion in settings.done_when],

@@ -40,7 +40,7 @@ from donewhen.state.people.answers import (
     sign,
     words_of,
 )
-from donewhen.state.plan.revise import moved_line
+from donewhen.state.plan.revise import ShownTool, moved_line
 from donewhen.state.records import Meanwhile
 from donewhen.state.settings import Settings
 
@@ -180,11 +180,11 @@ def lacking_tools(
     if not (missing := dict.fromkeys(name for each in steps for name in executors.missing(*each))):
         return ""
     texts = [say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))]
-    providers: dict[str, str | None] = {executor or "": None for executor, _ in steps}
-    providers |= {name: by for _, tools in steps for name, by in tools.items()}
+    shown = {executor or "": ShownTool() for executor, _ in steps}
+    shown |= {name: one for _, tools in steps for name, one in tools.items()}
     for name in missing:
-        if (now := executors.provider_now(name, before := providers[name])) != before:
-            texts.append(moved_line(name, before or "", now or "", language))
+        if not shown[name].covers(now := executors.tool_now(name)):
+            texts.append(moved_line(name, shown[name], now, language))
         if others := executors.names_at_servers(name):
             texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))
     return ". ".join(texts)

@@ -32,6 +32,7 @@ from donewhen.state.identity import schema_fields
 from donewhen.state.language.selection import scores, terms
 from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
+from donewhen.state.plan.revise import ShownTool, shown_tools
 from donewhen.state.proof.journal import canonical_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import Json, same_json
@@ -131,9 +132,9 @@ class Toolbox(dict[str, "KnownTool"]):
         return self.without({*forbidden, *others})
 
     def of_plan(self, plan: Mapping[str, Any] | None) -> "Toolbox":
-        """Return a toolbox without the tools that another server provides here, or otherwise, than for the plan."""
-        providers: Mapping[str, str] = (plan or {}).get("providers") or {}
-        return self.without([name for name, one in providers.items() if name in self and self[name].provider != one])
+        """Return a toolbox without the tools that are other ones here than those that the plan is approved for."""
+        shown = shown_tools(plan).items()
+        return self.without([name for name, one in shown if name in self and not one.covers(self[name].now)])
 
     def at_least(self, effects: Mapping[str, EffectKind]) -> "Toolbox":
         """Return a toolbox in which these tools have at least these effects, whatever they declare now."""
@@ -216,12 +217,20 @@ class KnownTool:
     def provider(self) -> str:
         """What an approval is for: the server's name, and a digest of the arguments that its tool takes.
 
-        "" if no server provides the tool. The descriptions do not count, because servers improve theirs.
+        "" if no server provides the tool. The descriptions do not count, because servers improve theirs. The request
+        that a call of the tool becomes counts, too, where `metadata["sent_as"]` says it.
         """
         if not self.server:
             return ""
-        takes = canonical_json(_without_words(self.parameters))
+        sent_as = (self.tool.metadata or {}).get("sent_as")
+        parameters = _without_words(self.parameters)
+        takes = canonical_json([parameters, sent_as] if sent_as else parameters)
         return f"{self.server} {hashlib.sha256(takes.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+    @property
+    def now(self) -> ShownTool:
+        """What the tool is now, to compare it with what an approval says."""
+        return ShownTool(self.provider, self.effect)
 
     def approval(self, arguments: Mapping[str, Any] | None = None) -> Approval:
         """Return whether a call that an approved plan covers must be approved by itself, or needs no plan.

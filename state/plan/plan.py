@@ -59,6 +59,8 @@ class PlanJson(TypedDict):
     providers: NotRequired[dict[str, str]]
     """Tools that it names and a server provides, each with the name of the server and, after a space, a digest of the
     arguments that the tool takes: its approval is for these."""
+    effects: NotRequired[dict[str, str]]
+    """Tools that it names and that do more than read, each with its effect: its approval is for no greater one."""
     revision: str
     """The content hash that approvals refer to."""
 
@@ -130,6 +132,7 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
     ]
     if providers := {name: by for name in tools_of(stored) if (by := rules.provider(name))}:
         stored["providers"] = providers
+    stored["effects"] = {name: effect for name in tools_of(stored) if (effect := rules.effect(name)) != "read"}
     return {**stored, "revision": revision_of(stored), **more}
 
 
@@ -214,11 +217,11 @@ def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:
-    """Return a content hash of all that consent is about: criteria, steps, tools, their providers, executors, schedule.
+    """Return a content hash of all that consent is about: criteria, steps, tools, their providers and effects, executors, schedule.
 
     Title, speech and complexity only describe the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
-    content |= {key: plan[key] for key in ("done_when", "providers") if plan.get(key)}
+    content |= {key: plan[key] for key in ("done_when", "providers", "effects") if plan.get(key)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

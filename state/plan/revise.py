@@ -7,6 +7,7 @@ with a reason (P22).
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from donewhen.state.plan.order import avoid_circles, dependants, find_circle, ne
 from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.text import server_of, step_numbers
 from donewhen.state.plan.written import calls_text
-from donewhen.state.records import PlanChange
+from donewhen.state.records import EFFECTS, PlanChange
 from donewhen.state.values import Json, fold_text, name_hint
 
 Speak = Callable[..., str]
@@ -232,22 +233,55 @@ def tools_of(plan: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([*names, *(each["check"]["tool"] for each in criteria if each.get("check"))]))
 
 
+@dataclass(frozen=True)
+class ShownTool:
+    """What an approval says about a tool; None for what it does not say."""
+
+    provider: str | None = None
+    """As `KnownTool.provider`; "" if no server provided it."""
+    effect: str | None = None
+
+    def covers(self, now: "ShownTool") -> bool:
+        """Return whether the approval is for the tool as it is now: provided likewise, with no greater effect."""
+        return not (self.is_moved(now) or self.grows(now))
+
+    def is_moved(self, now: "ShownTool") -> bool:
+        """Return whether another server provides the tool now, or with other arguments."""
+        return None not in (self.provider, now.provider) and self.provider != now.provider
+
+    def grows(self, now: "ShownTool") -> bool:
+        """Return whether the tool has a greater effect now."""
+        if self.effect is None or now.effect is None:
+            return False
+        return EFFECTS.index(now.effect) > EFFECTS.index(self.effect)
+
+
+def shown_tools(plan: Mapping[str, Any] | None) -> dict[str, ShownTool]:
+    """Return what a plan says about the tools that it names."""
+    if not plan or "steps" not in plan:
+        return {}
+    providers, effects = plan.get("providers") or {}, plan.get("effects")
+    if effects is None:  # of an earlier version
+        return {name: ShownTool(providers.get(name)) for name in tools_of(plan)}
+    return {name: ShownTool(providers.get(name, ""), effects.get(name, "read")) for name in tools_of(plan)}
+
+
 def moved_tools(before: Mapping[str, Any], after: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return a line for each tool of both plans that another server provides since, or with other arguments."""
-    then, now = before.get("providers") or {}, after.get("providers") or {}
-    if then == now:
-        return []
-    both = [name for name in tools_of(after) if then.get(name) != now.get(name) and name in tools_of(before)]
-    return [moved_line(name, then.get(name, ""), now.get(name, ""), language) for name in both]
+    """Return a line for each tool of both plans that is another one since: see `ShownTool.covers`."""
+    then = shown_tools(before)
+    now = [(name, tool) for name, tool in shown_tools(after).items() if name in then]
+    return [moved_line(name, then[name], tool, language) for name, tool in now if not then[name].covers(tool)]
 
 
-def moved_line(tool: str, before: str, after: str, language: str) -> str:
-    """Return how a tool's provider differs from the one before; "" stands for none."""
+def moved_line(tool: str, before: ShownTool, now: ShownTool, language: str) -> str:
+    """Return how a tool differs from what an approval was for."""
+    if not before.is_moved(now):
+        return say(language, "changed", "grows", tool=tool, before=str(before.effect), after=str(now.effect))
     none = say(language, "changed", "none")
-    was, now = server_of(before), server_of(after)
-    if was == now:
-        return say(language, "changed", "takes", tool=tool, server=now)
-    return say(language, "changed", "moved", tool=tool, before=was or none, after=now or none)
+    was, server = server_of(before.provider or ""), server_of(now.provider or "")
+    if was == server:
+        return say(language, "changed", "takes", tool=tool, server=server)
+    return say(language, "changed", "moved", tool=tool, before=was or none, after=server or none)
 
 
 def _weaker_goal(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
@@ -313,7 +347,8 @@ def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
     """Return a hash of a plan's unfinished work: the same for the same work under other ids."""
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
-    rows = [*(_without_ids(step, place) for step in steps), *sorted((plan.get("providers") or {}).items())]
+    tools = [*sorted((plan.get("providers") or {}).items()), *sorted((plan.get("effects") or {}).items())]
+    rows = [*(_without_ids(step, place) for step in steps), *tools]
     return hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

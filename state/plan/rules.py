@@ -38,6 +38,8 @@ class Rules:
     content_chars: int = CONTENT_CHARS
     provider: Callable[[str], str] = lambda name: ""
     """Returns who provides a tool, as approvals are for it; "" if no server does."""
+    effect: Callable[[str], str] = lambda name: "read"
+    """Returns the effect of a tool, as approvals are for it."""
     forbidden: Collection[str] = ()
     finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Finished steps, id → `{content, …}`; a replan keeps them by id."""

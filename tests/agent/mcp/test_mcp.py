@@ -290,7 +290,12 @@ REPLACED = """
     ("name", "arguments", "words", "why"),
     [
         ("two", "at: str", "Look", "look is now a tool of the server two, before of one"),
-        ("one", "at: str, wipe: bool = True", "Look", "look of the server one takes other arguments now"),
+        (
+            "one",
+            "at: str, wipe: bool = True",
+            "Look",
+            "look of the server one does something else now, or takes other arguments",
+        ),
         ("one", "at: str", "Look well, it says today", ""),
     ],
     ids=["another server", "other arguments", "other words"],

@@ -333,6 +333,84 @@ async def test_an_approved_plan_goes_on_without_another_servers_tool(before: str
         assert taken == {**NOTHING, after: ["an apple"]}
 
 
+def doer(effect: str, taken: list[str]) -> StructuredTool:
+    """A tool `take` with this effect."""
+
+    def take(what: str) -> str:
+        taken.append(what)
+        return f"took {what}"
+
+    return StructuredTool.from_function(take, description="Take something.", metadata={"effect": effect})
+
+
+GROWN = [("read", "write"), ("read", "idempotent"), ("idempotent", "write")]
+FALLEN = [(after, before) for before, after in GROWN]
+
+
+@pytest.mark.parametrize("way", ["approve", "edit", "words"])
+@pytest.mark.parametrize(("before", "after"), GROWN)
+async def test_a_plan_is_approved_for_no_greater_effect(before: str, after: str, way: str, tmp_path: Path) -> None:
+    """Q104: a tool that changes more than when its plan was shown is another tool to the answer; planned again in
+    words, the plan is shown with what it may change now.
+    """
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", list[str]()
+    settings = {**SHOWN, "confirm": "always"}
+    async with Agent(taking(), [doer(before, taken)], storage=storage, settings=settings) as agent:
+        run = await agent.start("Take an apple")
+    plan = submit_plan([{"content": "take an apple", "tools": ["take"]}])
+    rounds = [call("take", what="an apple"), finish_step("taken", ("s1.1", "took an apple"))]
+    again = ScriptedModel(roles={"triage": [plan], "draft": [plan], "execute": {"s1": rounds}}, strict=False)
+    told = f"take has a greater effect now: {after}, before {before}"
+    async with Agent(again, [doer(after, taken)], storage=storage) as agent:
+        if way == "approve":
+            with pytest.raises(ToolMissing, match=told):
+                await agent.resume(run, "approve")
+        elif way == "edit":
+            run = await agent.resume(run, {"type": "edit", "plan": {"steps": [{"id": "s1", "content": "take it"}]}})
+            assert told in run.pending[0]["problem"]
+        else:
+            first, run = run, await agent.resume(run, "Please think about it once more")
+            assert (run.status, run.pending[0]["effects"]) == ("waiting", {"take": after})
+            assert run.pending[0]["id"] != first.pending[0]["id"]
+            assert (await agent.resume(run, "approve")).status == "completed"
+    assert taken == (["an apple"] if way == "words" else [])
+    if way == "approve":
+        async with Agent(taking(), [doer(before, taken)], storage=storage) as agent:
+            assert (await agent.resume(run, "approve")).status == "completed"
+
+
+@pytest.mark.parametrize(("before", "after"), [*GROWN, *FALLEN])
+async def test_an_approved_plan_goes_on_without_a_greater_effect(before: str, after: str, tmp_path: Path) -> None:
+    """Q104: where a tool grew meanwhile, the step does not have it, and people are asked anew; one that shrank stays."""
+    storage, taken = f"sqlite:///{tmp_path}/runs.db", list[str]()
+    steps = [{"content": "choose one", "tools": []}, {"content": "take it", "tools": ["take"]}]
+    asks = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": {"s1": [ask_user("Which?")]}})
+    settings = {**SHOWN, "confirm": "always"}
+    async with Agent(asks, [doer(before, taken)], storage=storage, settings=settings) as agent:
+        run = await agent.resume(await agent.start("Take something"), "approve")
+        assert run.pending[0]["question"] == "Which?"
+    second = [call("take", what="an apple"), give_up("the tool is not here"), call("take", what="an apple")]
+    work = {
+        "s1": [finish_step("the apple", ("s1.1", "the apple"))],
+        "s2": [*second, finish_step("taken", ("s2.1", "took an apple"))],
+    }
+    if (before, after) in FALLEN:
+        work["s2"] = [call("take", what="an apple"), finish_step("taken", ("s2.1", "took an apple"))]
+    replan = submit_plan([{"id": "s2", "tools": ["take"]}])
+    rest = ScriptedModel(roles={"execute": work, "draft": [replan], "deliver": ["Taken."]}, strict=False)
+    async with Agent(rest, [doer(after, taken)], storage=storage) as agent:
+        run = await agent.resume(run, "the apple")
+        if (before, after) in FALLEN:
+            assert (run.status, taken) == ("completed", ["an apple"])
+            return
+        assert (run.status, taken) == ("waiting", []), run.answer
+        if run.pending[0]["kind"] != "plan":
+            run = await agent.resume(run, "replan")
+        assert f"take has a greater effect now: {after}, before {before}" in str(run)
+        run = await agent.resume(run, "approve")
+        assert taken == ["an apple"]
+
+
 async def test_a_refused_start_does_not_change_the_tools_of_the_run_that_waits() -> None:
     """Q61: two runs wait; on each a start is refused, and a stream is not listened to; their own tools are called."""
     taken: dict[str, list[str]] = {"a": [], "b": [], "other": []}

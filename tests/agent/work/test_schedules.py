@@ -17,6 +17,7 @@ from donewhen.agent.work.schedules import SPACE, Schedules, due_moment
 from donewhen.agent.work.thread_rows import QUEUE
 from donewhen.errors import ScheduleError
 from donewhen.state.language.texts import LANGUAGES, catalogue
+from donewhen.state.plan.plan import revision_of
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
@@ -614,6 +615,34 @@ async def test_days_of_a_wrong_type_are_refused_wherever_they_are_written(days: 
         with pytest.raises(ScheduleError, match="weekdays are a list"):
             await agent.schedules.change(schedule.id, {"weekdays": days})
         assert await agent.schedules.show(schedule.id) == schedule
+
+
+@pytest.mark.parametrize("kept", ["today", "by an earlier version"])
+async def test_a_plan_whose_tool_does_more_now_is_shown_again(kept: str, tmp_path: Path) -> None:
+    """P18, Q104: a schedule is approved for no greater effect; one that an earlier version kept runs as it did."""
+    url, post = f"sqlite:///{tmp_path}/runs.db", Post()
+
+    def tools(effect: str) -> list[StructuredTool]:
+        return [StructuredTool.from_function(post.send, metadata={"effect": effect})]
+
+    async with Agent(reporting(HOURLY, runs=1), tools("idempotent"), storage=url) as agent:
+        id = await confirmed(agent)
+        if kept != "today":
+            async with agent.storage.writer() as (_, store):
+                item = await store.aget(SPACE, id)
+                assert item is not None
+                once = {key: each for key, each in item.value["plan"].items() if key != "effects"}
+                await store.aput(
+                    SPACE, id, {**item.value, "plan": {**once, "revision": revision_of(once)}}, index=False
+                )
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        assert (await agent.run_submitted(thread)).status == "completed"
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(2.01))
+    async with Agent(reporting(HOURLY, runs=1), tools("write"), storage=url) as agent:
+        run = await agent.run_submitted(thread)
+        assert (run.status, post.sent) == (
+            ("waiting", ["report"]) if kept == "today" else ("completed", ["report"] * 2)
+        )
 
 
 async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
