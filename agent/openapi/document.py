@@ -92,6 +92,14 @@ class Operation:
         """Return the arguments that name the object at these values of the path."""
         return {each.argument: place.get(each.name) for each in self.parameters if each.place == "path"}
 
+    def sent_as(self) -> Json:
+        """Return what a request of it is, whatever its arguments are."""
+        parameters = [
+            [each.argument, each.name, each.place, each.style, each.explode, each.as_json] for each in self.parameters
+        ]
+        body = [self.media, self.whole_body, self.needs_body]
+        return {"method": self.method, "path": self.path, "parameters": parameters, "body": body, "key": self.takes_key}
+
     def arguments_schema(self) -> Json:
         """Return the JSON Schema of the arguments."""
         properties = {each.argument: each.schema for each in self.parameters}

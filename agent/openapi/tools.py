@@ -14,7 +14,7 @@ from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from langchain_core.tools import BaseTool, ToolException
 
@@ -244,7 +244,24 @@ class _Api:
         if body or operation.needs_body:
             content = next(iter(body.values())) if operation.whole_body else body
             options |= _body_options(operation.media, content, headers)
-        return f"{(self.address or operation.server or '').rstrip('/')}{path}", options
+        return f"{self.address_of(operation)}{path}", options
+
+    def address_of(self, operation: Operation) -> str:
+        """Return the address to which the path of an operation is added."""
+        return (self.address or operation.server or "").rstrip("/")
+
+    def provided(self, operation: Operation) -> Json:
+        """Return the metadata that say whose tool an operation is, and what calling it means: approvals are for that.
+
+        The server is named without what may be secret in its address.
+        """
+        address = self.address_of(operation)
+        parts = urlsplit(address)
+        server = parts.netloc.rpartition("@")[2]
+        return {
+            "server": server,
+            "sent_as": {**operation.sent_as(), "address": f"{parts.scheme}://{server}{parts.path}"},
+        }
 
 
 def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.Headers":
@@ -392,7 +409,7 @@ def _tool(
     if operation.output and not reader:
         about["output_schema"] = operation.output
     tool = described_tool(operation.name, about, call, legal_name(operation.name))
-    metadata = dict(tool.metadata or {}) | {"targets": operation.path_arguments, "paths": []}
+    metadata = {**(tool.metadata or {}), **api.provided(operation), "targets": operation.path_arguments, "paths": []}
     fields = [*schema_fields(operation.output)] if operation.output else []
     if fields:
         metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
@@ -566,6 +583,7 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     tool = described_tool(f"{reader.name}_shows", about, check, legal_name(f"{reader.name}_shows"))
     tool.metadata = {
         **(tool.metadata or {}),
+        **api.provided(reader),
         "check": True,
         "targets": reader.path_arguments,
         "paths": [],

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen import Agent, ToolError
 from donewhen.agent.openapi.tools import MOST_BYTES
+from donewhen.errors import ToolMissing
 from donewhen.openapi import ApiError, openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.openapi import CALENDAR, ISSUES, PAYMENTS, ApiServer
@@ -508,6 +510,73 @@ async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
         await agent.start("Refund 500 of ch_1", thread_id="t")
         assert len(server.sent[0].headers["idempotency-key"]) > 20
         assert server.sent[0].body == "charge=ch_1&amount=500"
+
+
+def refunds(
+    server: str = "http://shop.test/v1", path: str = "/refunds", method: str = "post", place: str = "body", **more: Any
+) -> dict[str, Any]:
+    """A document of one operation, `refund`, with the argument `amount`."""
+    amount = {"type": "number"}
+    operation: dict[str, Any] = {"operationId": "refund", "x-effect": "write"}
+    if place == "body":
+        schema = {"type": "object", "properties": {"amount": amount}, **more}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    else:
+        operation["parameters"] = [{"name": "amount", "in": place, "schema": amount}]
+    return {"openapi": "3.1.0", "servers": [{"url": server}], "paths": {path: {method: operation}}}
+
+
+OTHER = "refund of the server shop.test does something else now, or takes other arguments"
+
+
+@pytest.mark.parametrize("waits", ["a call", "a plan"])
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (refunds(path="/payouts"), OTHER),
+        (refunds(method="put"), OTHER),
+        (refunds(server="http://shop.test/v2"), OTHER),
+        (refunds(server="https://shop.test/v1"), OTHER),
+        (refunds(place="query"), OTHER),
+        (refunds(required=["amount"]), OTHER),
+        (refunds(server="http://other.test/v1"), "refund is now a tool of the server other.test, before of shop.test"),
+        (refunds(server="http://ann:pw@shop.test/v1", description="Other words"), ""),
+    ],
+    ids=["path", "method", "version", "scheme", "place", "required", "server", "words"],
+)  # fmt: skip
+async def test_an_approval_is_for_the_request_that_was_shown(
+    changed: Any, why: str, waits: str, tmp_path: Path
+) -> None:
+    """X15, X21: where the document says otherwise now, nothing is sent; the same answer is good with the one of before."""
+    sent, storage = list[str](), f"sqlite:///{tmp_path}/runs.db"
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(f"{request.method} {request.url.copy_with(username=None, password=None)}")
+        return httpx.Response(201, json={"id": "R1"})
+
+    async def answer(document: Any, run: Any = None) -> Any:
+        """Begin a run, or approve everything of one."""
+        plan = submit_plan([{"content": "Refund 33", "tools": ["refund"]}])
+        work = [call("refund", amount=33), finish_step("Refunded.", ("s1.1", "R1"))]
+        work = work[1:] if run and waits == "a call" else work
+        model = ScriptedModel(roles={"triage": [plan], "execute": work}, strict=False)
+        settings: Any = {"verification": "grounded", "approvals": "each" if waits == "a call" else "plan"}
+        tools = openapi_tools(document, client=httpx.AsyncClient(transport=httpx.MockTransport(respond)))
+        async with Agent(model, tools, storage=storage, settings=settings) as agent:
+            if run is None:
+                return await agent.start("Refund 33", settings={"confirm": "never" if waits == "a call" else "always"})
+            return await agent.resume(run, "approve")
+
+    run = await answer(refunds())
+    assert "shop.test" in run.pending[0]["text"]
+    assert "ann:pw" not in str(run)
+    if why:
+        with pytest.raises(ToolMissing, match=why):
+            await answer(changed, run)
+        assert sent == []
+        changed = refunds()
+    assert (await answer(changed, run)).status == "completed"
+    assert sent == ["POST http://shop.test/v1/refunds"]
 
 
 @pytest.mark.parametrize(
