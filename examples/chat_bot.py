@@ -5,12 +5,18 @@ Runs without a key, from a script, and prints what a platform would show. For a 
 """
 
 import asyncio
+from itertools import count
 from typing import Any
 
 from donewhen import Agent, ResumeError, StaleAnswer, ThreadBusy, ThreadWaiting
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
-SHOWN: asyncio.Queue[str] = asyncio.Queue()
+NUMBERS = count(1)  # a platform numbers the messages of a chat in order: Slack's `ts`, Telegram's `message_id`
+POSTED: dict[str, dict[int, tuple[str, str] | None]] = {}
+"""By chat and message: the thread and the id of the question that the bot asked there. In your database."""
+HANDLED: set[tuple[str, int]] = set()
+"""The messages that somebody acts on, because platforms send again. In your database."""
+SHOWN: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 PAYING, SAID = asyncio.Event(), asyncio.Event()
 
 
@@ -21,22 +27,32 @@ async def refund(order_id: str, amount: float) -> str:
     return f"refunded {amount:.2f} EUR"
 
 
-async def show(chat: str, text: str, buttons: list[tuple[str, str]] | None = None) -> None:
-    """Send a message to a chat; a button has a label and what comes back when it is pressed."""
-    print(f"[{chat}] {text}", *(f"  ({label})" for label, _ in buttons or ()), "", sep="\n")
-    for _, data in buttons or [("", "")]:
-        SHOWN.put_nowait(data)
+async def show(chat: str, text: str, buttons: list[str] | None = None) -> int:
+    """Send a message to a chat; return its number."""
+    print(f"[{chat}] {text}", *(f"  ({label})" for label in buttons or ()), "", sep="\n")
+    number = next(NUMBERS)
+    for label in buttons or [""]:
+        SHOWN.put_nowait((number, label))
+    return number
 
 
 async def on_news(event: dict[str, Any]) -> None:
     """Show what a run asks or answers. If this raises, it is called again, with the same `event["id"]`."""
     data = event["data"]
     chat = data["thread_id"].removeprefix("chat-")
+    posted = POSTED.setdefault(chat, {})
     for asked in data.get("questions", ()):
         choices = [option for option in asked["options"] if option != "edit"]
-        await show(chat, asked["text"], [(option, f"{asked['id']} {option}") for option in choices])
+        number = await show(chat, asked["text"], choices)
+        posted[number] = (data["thread_id"], asked["id"])
     if "questions" not in data:
-        await show(chat, data.get("answer") or data["problem"])
+        posted[await show(chat, data.get("answer") or data["problem"])] = None
+
+
+def asked_above(chat: str, message: int) -> tuple[str, str] | None:
+    """Return the thread and the id of the question that was shown last when a message was written, if it was one."""
+    posted = POSTED.get(chat, {})
+    return posted.get(max((number for number in posted if number < message), default=0))
 
 
 class Bot:
@@ -44,37 +60,49 @@ class Bot:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.handled: set[tuple[str, str]] = set()  # in your database, because platforms send again
 
-    async def on_message(self, chat: str, message_id: str, text: str) -> None:
-        """Begin a request, or pass the words on to the one that waits or works."""
-        thread = f"chat-{chat}"
-        if (chat, message_id) in self.handled:
+    async def on_message(self, chat: str, message: int, text: str) -> None:
+        """Act on a message once: it is claimed before, and free again if that fails."""
+        if (chat, message) in HANDLED:
             return
+        HANDLED.add((chat, message))
         try:
-            await self.agent.submit(text, thread_id=thread, request_id=message_id, owner=chat)
-        except (ThreadWaiting, ThreadBusy):
-            await self.pass_on(chat, text)
-        self.handled.add((chat, message_id))
+            if not await self.answer(chat, message, text):
+                await self.ask(chat, message, text)
+        except BaseException:
+            HANDLED.discard((chat, message))
+            raise
 
-    async def pass_on(self, chat: str, text: str) -> None:
-        """Answer the question that is open, or tell the run at work, which follows it from its next round on."""
+    async def answer(self, chat: str, message: int, text: str) -> bool:
+        """Answer the question above the message, and no other one; return False if none is open there."""
+        if (asked := asked_above(chat, message)) is None:
+            return False
+        try:
+            await self.agent.submit_answer(asked[0], text, question=asked[1])
+        except (StaleAnswer, ThreadBusy):
+            return False
+        except ResumeError as error:  # a question back, such as "What should be different?"
+            await show(chat, str(error))
+        return True
+
+    async def ask(self, chat: str, message: int, text: str) -> None:
+        """Begin a request, or tell the run that is not finished, which follows it from its next round on."""
         thread = f"chat-{chat}"
         try:
-            if asked := (await self.agent.info(thread)).pending:
-                await self.agent.submit_answer(thread, text, question=asked[0]["id"])
-            else:
+            await self.agent.submit(text, thread_id=thread, request_id=str(message), owner=chat)
+        except (ThreadWaiting, ThreadBusy):
+            try:
                 await self.agent.tell(thread, text)
-        except ResumeError:  # it has not begun yet, or just went on
-            await show(chat, "One moment. Please say that again.")
+            except ResumeError:  # it just ended
+                await show(chat, "One moment. Please say that again.")
 
-    async def on_button(self, chat: str, data: str) -> None:
-        """Answer the question whose button was pressed, and no other one."""
-        question, _, choice = data.partition(" ")
-        try:
-            await self.agent.submit_answer(f"chat-{chat}", choice, question=question)
-        except StaleAnswer:
-            await show(chat, "That is answered already.")
+    async def on_button(self, chat: str, message: int, choice: str) -> None:
+        """Answer the question below which the button was pressed, and no other one."""
+        if asked := POSTED[chat][message]:
+            try:
+                await self.agent.submit_answer(asked[0], choice, question=asked[1])
+            except StaleAnswer:
+                await show(chat, "That is answered already.")
 
 
 def model() -> ScriptedModel:
@@ -90,18 +118,18 @@ def model() -> ScriptedModel:
 async def main() -> None:
     """Play a customer: a message that arrives twice, a button that is pressed twice, words while it works."""
     agent = Agent(model(), [refund], storage="memory:", notify=on_news, settings={"when_busy": "next_round"})
-    bot = Bot(agent)
+    bot, said = Bot(agent), next(NUMBERS)
     async with agent, agent.worker():
         for _ in range(2):
-            await bot.on_message("mira", "m1", "My lamp of order A-17 arrived broken")
+            await bot.on_message("mira", said, "My lamp of order A-17 arrived broken")
         pressed = await SHOWN.get()
-        await bot.on_button("mira", pressed)
+        await bot.on_button("mira", *pressed)
         await PAYING.wait()
-        await bot.on_message("mira", "m2", "Please tell me how long it takes")
+        await bot.on_message("mira", next(NUMBERS), "Please tell me how long it takes")
         SAID.set()
-        while await SHOWN.get():  # the other buttons, then the answer
+        while (await SHOWN.get())[1]:  # the other buttons, then the answer
             pass
-        await bot.on_button("mira", pressed)
+        await bot.on_button("mira", *pressed)
     run = await agent.get("chat-mira")
     if run.receipt:
         print("heard while it worked:", *(each["text"] for each in run.receipt["heard"]))
