@@ -39,7 +39,7 @@ async def show(chat: str, text: str, buttons: list[str] | None = None) -> int:
 async def on_news(event: dict[str, Any]) -> None:
     """Show what a run asks or answers. If this raises, it is called again, with the same `event["id"]`."""
     data = event["data"]
-    chat = data["thread_id"].removeprefix("chat-")
+    chat = data["owner"]  # a schedule's run has a thread of its own, and the same owner
     posted = POSTED.setdefault(chat, {})
     for asked in data.get("questions", ()):
         choices = [option for option in asked["options"] if option != "edit"]

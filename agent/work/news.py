@@ -153,6 +153,8 @@ async def store_failure(
 
 
 async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json) -> None:
+    schedule = str(row.get("schedule") or "").partition(" ")[0]
+    of_whom = {"owner": str(row.get("owner") or ""), **({"schedule": schedule} if schedule else {})}
     event = {
         "specversion": "1.0",
         "id": id,
@@ -161,7 +163,7 @@ async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, k
         "subject": data["thread_id"],
         "time": max(store.threads.now(), str(row.get("updated") or "")),
         "datacontenttype": "application/json",
-        "data": redact_json(data),
+        "data": redact_json({**data, **of_whom}),
     }
     key = news_key(id, data["thread_id"])
     await store.aput((*SPACE, str(row["notify"])), key, {"event": event, "tries": 0, "due": ""}, index=False)

@@ -358,3 +358,25 @@ async def test_a_request_that_is_left_to_a_person_before_it_began_is_told_as_fai
     assert sorted(event["subject"] for event in heard) == wanted
     assert kinds(heard) == ["failed"] * len(wanted)
     assert all(event["data"]["problem"] for event in heard)
+
+
+async def test_news_of_a_schedules_run_names_its_owner_and_its_schedule() -> None:
+    """P18, S01: its thread is its own, so that its news say for whom it is; of two schedules, each for its own."""
+    step = {"content": "Look", "done_when": "ok", "tools": ["look"]}
+    plan = submit_plan([step], language="en", schedule={"every_minutes": 60})
+    work = [call("look", x="1"), finish_step("seen", ("s1.1", "1"))]
+
+    def look(x: str) -> str:
+        """Look."""
+        return x
+
+    heard, model = list[Json](), ScriptedModel(roles={"triage": [plan] * 2, "execute": work * 2})
+    async with Agent(model, [look], effects={"look": "read"}, storage="memory:", notify=heard.append) as agent:
+        for owner in ("ann", "ben"):
+            await agent.resume(await agent.start("Look each hour", thread_id=f"of {owner}", owner=owner), "approve")
+        for schedule in await agent.schedules.list():
+            await agent.run_submitted(await agent.schedules.run(schedule.id))
+        expected = {(row.owner, row.schedule) for row in await agent.threads()}
+    of_threads = {(event["data"]["owner"], event["data"].get("schedule", "")) for event in heard}
+    assert len(expected) == 4
+    assert of_threads == expected
