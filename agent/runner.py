@@ -263,7 +263,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
     if continued is not run:
         return continued
-    change["news"] = await store_notification(store, run, row, int(values.get("turn") or 1))
+    change["news"] = await store_notification(store, run, row, values)
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":

@@ -116,12 +116,14 @@ def notify_of(config: Config) -> Webhook | None:
     return Webhook(config.notify, config.notify_secret, config.link) if config.notify else None
 
 
-async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, object], turn: int) -> str | None:
-    """Store the notification of a run's current state, if it has any; return its id."""
+async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, object], values: Json) -> str | None:
+    """Store the notification of a run's current state, if it has any; return its id. `values` are its state."""
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
     replies = [pause["reply"] for pause in run.pending if pause.get("reply")]
-    about = [run.thread_id, turn, run.status, [pause["id"] for pause in run.pending], *replies]
+    about = [run.thread_id, int(values.get("turn") or 1), run.status, [pause["id"] for pause in run.pending], *replies]
+    if replies:  # to the words said last; an equal reply to others is news
+        about.append(sum(row["decision"] == "say" for row in values.get("approvals") or ()))
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None

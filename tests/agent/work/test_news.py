@@ -380,3 +380,19 @@ async def test_news_of_a_schedules_run_names_its_owner_and_its_schedule() -> Non
     of_threads = {(event["data"]["owner"], event["data"].get("schedule", "")) for event in heard}
     assert len(expected) == 4
     assert of_threads == expected
+
+
+async def test_the_planners_answer_is_news_each_time_also_in_the_same_words() -> None:
+    """C13: who asks twice about a plan is answered twice; an answer that is asked back between them is no news."""
+    heard: list[Json] = []
+    asked = [submit_plan([{"content": "a", "tools": ["look"]}]), *[answer("It takes a day.")] * 3]
+
+    def look(x: str) -> str:
+        """Look."""
+        return x
+
+    async with Agent(ScriptedModel(roles={"triage": asked}), [look], storage="memory:", notify=heard.append) as agent:
+        run = await agent.start("Do it", thread_id="t")
+        for words in ("How long?", "no", "How long?", "later", "And at worst?"):
+            run = await agent.resume(run, words)
+    assert kinds(heard) == ["waiting"] * 4
