@@ -488,15 +488,20 @@ class Runner:
                 raise
 
     async def _read_delivered(self, thread_id: str, request: Request) -> Run | None:
-        """Return the run of a busy thread if it has the request, by its id, or gets it soon; else None."""
-        deadline = time.monotonic() + SUBMIT_PATIENCE
+        """Return the run of a busy thread if it has the request, by its id, or gets it soon; else None.
+
+        A thread that stays at work has another request. Its row may say so first because an earlier worker died.
+        """
+        deadline, before = time.monotonic() + SUBMIT_PATIENCE, None
         while True:
             async with self.storage.reader() as (saver, store):
                 row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
             if request.is_delivered(thread_id, row, snapshot.values):
                 return run_now(thread_id, row, snapshot, self.form)
-            if time.monotonic() >= deadline:
+            at_work = row.get("updated") if row.get("status") == "running" else None
+            if time.monotonic() >= deadline or (at_work and at_work == before):
                 return None
+            before = at_work
             await asyncio.sleep(0.05)
 
     async def _fill(self, request: Request) -> Request:

@@ -13,7 +13,8 @@ from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, GoalError, Run, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, GoalError, Run, ThreadBusy, ToolError, UnknownThread
+from donewhen.agent import runner
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.work import thread_rows
@@ -114,6 +115,31 @@ async def test_a_thread_at_work_is_not_shown_to_another_owner(storage: Any) -> N
         assert (await agent.start("first", thread_id="t", owner="ann", request_id="r")).status == "running"
         may_end.set()
         assert (await work).goal == "first"
+
+
+async def test_another_request_to_a_thread_at_work_is_refused_at_once(
+    storage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C06: its row says what it works on; only while that is unknown may a second delivery have to wait for it."""
+    monkeypatch.setattr(runner, "SUBMIT_PATIENCE", 600.0)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def look() -> str:
+        """Look."""
+        begun.set()
+        await may_end.wait()
+        return "seen"
+
+    model = ScriptedModel(roles={"triage": [call("look"), answer("ok")], "judge": lambda *_: audit()})
+    async with Agent(model, [look], effects={"look": "read"}, storage=storage) as agent, asyncio.timeout(60):
+        work = asyncio.ensure_future(agent.start("first", thread_id="t", request_id="r"))
+        await begun.wait()
+        for verb in (agent.start, agent.submit):
+            with pytest.raises(ThreadBusy):
+                await verb("second", thread_id="t", request_id="s")
+            await verb("first", thread_id="t", request_id="r")
+        may_end.set()
+        assert (await work).answer == "ok"
 
 
 async def every_page(agent: Agent, limit: int, owner: str | None = None) -> list[dict[str, Any]]:
@@ -375,7 +401,7 @@ async def test_runs_whose_connections_broke_do_not_make_the_others_deaf(monkeypa
     listening = [asyncio.create_task(listener.wait(store, id, lambda: None)) for id, store in stores.items()]
     for id in stores:
         await request_cancel(whole, id, f"enough of {id}")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(*listening) == ["enough of a", "enough of b", "enough of c"]
 
 
