@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
@@ -83,8 +83,11 @@ class Request:
         Raises ConfigError if that has another goal.
         """
         self.check_owner(thread_id, row)
-        stored = messages_from_dict((row.get("request") or {}).get("messages") or [])
-        goals = [message.text for message in (*stored, *(values.get("messages") or ())) if message.id == self.id]
+        goals = [
+            message.text
+            for message in (*_queued_messages(row), *(values.get("messages") or ()))
+            if message.id == self.id
+        ]
         digest = _digest_of(goals[-1]) if goals else (row.get("put_out") or {}).get(self.id)
         if not self.id or digest is None:
             return False
@@ -104,7 +107,7 @@ class Request:
         The row's request leaves if it has not begun; of the state's, those that `kept` lacks, if that is the state from
         which this one goes on.
         """
-        stored = messages_from_dict((row.get("request") or {}).get("messages") or [])
+        stored = _queued_messages(row)
         left = [] if kept is None else [each for each in values.get("messages") or () if each.type == "human"]
         stays = {*_known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
         leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
@@ -205,6 +208,15 @@ def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 def queued_request(row: Mapping[str, Any]) -> str:
     """Return the id of the message of a thread's stored request; "" if the row has none."""
     return next((id for id in reversed(_queued_ids(row)) if id), "")
+
+
+def queued_goal(row: Mapping[str, Any]) -> str:
+    """Return the whole goal of a thread's stored request; "" if the row has none."""
+    return "".join(message.text.strip() for message in _queued_messages(row)[-1:])
+
+
+def _queued_messages(row: Mapping[str, Any]) -> list[AnyMessage]:
+    return cast(list[AnyMessage], messages_from_dict((row.get("request") or {}).get("messages") or []))
 
 
 def _queued_ids(row: Mapping[str, Any]) -> list[str | None]:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
-from donewhen.agent.request import Request, is_not_begun, queued_request
+from donewhen.agent.request import Request, is_not_begun, queued_goal, queued_request
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
@@ -67,6 +67,7 @@ class ThreadInfo:
 
     thread_id: str
     goal: str
+    """Its first 500 characters, if it is longer; `Agent.get` has all."""
     status: str
     """The status of its run, `queued` for a worker, or `damaged` if what is stored about it cannot be read."""
     updated: str
@@ -119,7 +120,7 @@ async def update_row(
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
     fields = {key: value for key, value in change.items() if value is not None}
     if "goal" in fields:
-        fields["goal"] = fields["goal"].strip()[:GOAL_CHARS]
+        fields["goal"] = _cut(fields["goal"].strip(), GOAL_CHARS)
     if fields.get("due") == DUE_NOW:
         fields["due"] += now
     if isinstance(fields.get("settings"), Settings):
@@ -239,7 +240,7 @@ def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm
     else:
         run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
         run = run.without(queued_answers(row), status) if has_work(row) else run
-    goal = run.goal or str(row.get("goal") or "")  # until the state has received the request
+    goal = run.goal or queued_goal(row) or str(row.get("goal") or "")  # until the state has received the request
     return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
 
 

@@ -58,6 +58,16 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
 
 
+async def test_a_long_goal_is_whole_everywhere_but_in_lists(storage: Any) -> None:
+    """M11: a run has the whole goal, before it begins as well as after its end; a list marks that it cut one."""
+    async with Agent(asking("Which?"), storage=storage) as agent:
+        goal = "a" * 300 + " " + "b" * 500
+        for thread in [await agent.submit(goal), (await agent.start(goal)).thread_id]:
+            assert (await agent.get(thread)).goal == goal
+            assert (await agent.info(thread)).goal == goal[:499] + "…"
+            assert (await agent.cancel(thread)).goal == goal
+
+
 async def test_a_list_says_how_each_run_ended_and_what_it_spent(storage: Any) -> None:
     """M11: without reading the threads; of a run that waits what it spent so far, and of a new request no old end."""
     model = ScriptedModel(roles={"triage": [answer("ok"), ask_user("One?"), answer("so")]})
