@@ -46,7 +46,7 @@ POLL = 0.5
 SWEEP = 5.0
 """Seconds between two searches for the unfinished work of dead workers."""
 FEW = 32
-"""Among this many new threads of the queue the order is random, so that workers do not all try the same one."""
+"""The most threads of the queue among which a worker takes one at random, because others were faster."""
 LINE = 256
 """The most owners whose first waiting threads are considered."""
 SWEPT = 10_000
@@ -76,13 +76,15 @@ OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 
 
 class Worker:
-    """Carries out the runs of a queue, at most `concurrency` at once; the others wait in the database.
+    """Carries out the runs of a queue, at most `concurrency` at once (on PostgreSQL 16); the others wait in the database.
 
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
-    take turns: each owner's first thread comes before any second one. If a worker drains or dies, the next worker that
-    polls continues its runs. A run that raises an error is retried later, five times; then it is left to a person
-    (`resume`), with the reason in `Run.problem`. An answer for which a worker lacks the tools waits for another worker.
-    `report` is called with a thread's id and what happens to it. Errors are logged as warnings of `donewhen.work`.
+    take turns: each owner's first thread comes before any second one. An owner's threads are taken in the order in
+    which they were submitted; workers that reach for the same one at once go a little out of it. If a worker drains or
+    dies, the next worker that polls continues its runs. A run that raises an error is retried later, five times; then
+    it is left to a person (`resume`), with the reason in `Run.problem`. An answer for which a worker lacks the tools
+    waits for another worker. `report` is called with a thread's id and what happens to it. Errors are logged as
+    warnings of `donewhen.work`.
     """
 
     def __init__(
@@ -225,11 +227,13 @@ class Worker:
         line = await store.threads.find_due(self._queue, store.threads.now(), LINE + len(self._active))
         self._skipped = {thread_id: until for thread_id, until in self._skipped.items() if until > now}
         skipped = self._active.keys() | self._skipped.keys()
-        # All workers see the same line at the same time, so each shuffles it in groups of a few.
+        # All workers see the same line at the same time: each goes by its order, until others were faster. Then it
+        # shuffles the line in groups, which are larger the more threads it just found taken.
+        few = min(FEW, 1 + sum(until <= now + SKIP_TAKEN for until in self._skipped.values()))
+        left = [each for each in line if each[1] not in skipped]
         free = [
-            (due != DUE_FIRST, place // FEW, random(), thread_id, owner)
-            for place, (due, thread_id, owner) in enumerate(line)
-            if thread_id not in skipped
+            (due != DUE_FIRST, place // few, random(), thread_id, owner)
+            for place, (due, thread_id, owner) in enumerate(left)
         ]
         while free and len(self._active) < self.concurrency:
             mine = Counter(self._owners.values())

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -257,6 +257,28 @@ async def test_owners_take_turns(storage: Any) -> None:
     firsts = [next(name for name in ("ann", "bob", "cy") if f"{name}-" in text) for text in order]
     assert Counter(firsts[:3]) == Counter(["ann", "bob", "cy"])
     assert Counter(firsts[3:5]) == Counter(["ann", "bob"])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_the_first_submitted_is_the_first_taken(storage: Any, workers: int) -> None:
+    """M11: an owner's threads come in their order. One that is worked on elsewhere holds up none; two workers share."""
+    order: list[str] = []
+    model = ScriptedModel(roles={"triage": lambda messages, _: order.append(str(messages[-1].text)) or answer("ok")})
+    async with Agent(model, storage=storage) as agent:
+        threads = [await agent.submit(f"goal-{number:02}", owner="ann") for number in range(8)]
+        async with AsyncExitStack() as stack:
+            for _ in range(workers):
+                await stack.enter_async_context(agent.worker(concurrency=1))
+            for thread in threads:
+                await heard(agent, thread)
+        taken = [next(number for number in range(8) if f"goal-{number:02}" in text) for text in order]
+        assert taken == sorted(taken) if workers == 1 else sorted(taken) == list(range(8))
+        held, *others = [await agent.submit("once more", thread_id=thread, owner="ann") for thread in threads]
+        async with agent.worker(concurrency=1):
+            async with storage.session(held):
+                for thread in others:
+                    await heard(agent, thread)
+            assert (await heard(agent, held))[-1][0]["type"] == "outcome"
 
 
 async def test_what_is_queued_is_not_displaced(storage: Any) -> None:
