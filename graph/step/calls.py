@@ -715,7 +715,7 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         at=now(),
         targets=[*tool.targets(call["args"])] if tool else [],
     )
-    if outcome.unknown and (entry["effect"] == "write" or outcome.error == "refused"):
+    if outcome.unknown and (entry["effect"] in WRITES or outcome.error == "refused"):
         entry["unknown"] = True
     elif entry["effect"] == "write" and outcome.made and not (entry["ok"] or outcome.passing):
         entry["refused"] = caller.times_spoken

@@ -59,6 +59,7 @@ PAGE = 500
 """Items per request to a store."""
 BEGAN = "It is unknown whether this took effect: it began, and no result came."
 IS_UNKNOWN = f"{BEGAN} Find that out before you do it again; the same call once more asks the user."
+MAY_BE_REPEATED = f"{BEGAN} The same call once more does no harm."
 WITHIN = "__donewhen_within"
 """Configuration key of an executor's run on another run's thread; the value names the executor."""
 FURTHEST = 1000
@@ -590,14 +591,14 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualR
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
     """Return the outcome; an unknown one as the tool's probe settles it, else with a sentence that says so."""
     outcome = replace(outcome, unknown=not outcome.ok and (outcome.unknown or once_more))
-    if not outcome.unknown or effect.tool.effect != "write":
+    if not outcome.unknown:
         return outcome
     probed = None if effect.handoff else await _probe(effect, effect.call["args"])
     if isinstance(probed, CallOutcome):
         return replace(probed, spent=outcome.spent)
     if probed is False:
         return replace(outcome, unknown=False)
-    return replace(outcome, text=f"{outcome.text}\n{IS_UNKNOWN}")
+    return replace(outcome, text=f"{outcome.text}\n{IS_UNKNOWN if effect.tool.effect == 'write' else MAY_BE_REPEATED}")
 
 
 def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:

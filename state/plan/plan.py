@@ -217,7 +217,7 @@ def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:
-    """Return a content hash of all that consent is about: criteria, steps, tools, their providers and effects, executors, schedule.
+    """Return a content hash of all that consent is about: criteria, steps, tools as they are, executors, schedule.
 
     Title, speech and complexity only describe the plan.
     """

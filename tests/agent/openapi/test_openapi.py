@@ -15,7 +15,8 @@ from donewhen import Agent, ToolError
 from donewhen.agent.openapi.tools import MOST_BYTES
 from donewhen.errors import ToolMissing
 from donewhen.openapi import ApiError, openapi_tools
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from tests.kit.flows import one_step
 from tests.kit.openapi import CALENDAR, ISSUES, PAYMENTS, ApiServer
 
 ISSUE = "/repos/ann/app/issues/7"
@@ -404,6 +405,48 @@ async def test_a_change_whose_answer_is_lost_is_looked_up(kept: bool) -> None:
         assert len(server.changes) == (1 if kept else 2)
 
 
+@pytest.mark.parametrize("method", ["put", "delete"])
+@pytest.mark.parametrize("then", ["looked up", "unknown", "made again"])
+async def test_an_idempotent_change_whose_answer_is_lost_is_unknown_as_a_write_is(method: str, then: str) -> None:
+    """X24: the GET beside it settles it; else the receipt says that nobody knows, and it is made again unasked."""
+    operations: dict[str, Any] = things()["paths"]["/things/{id}"]
+    body = {"content": {"application/json": {"schema": fields("size")}}}
+    change = {"operationId": "change", **({"requestBody": body} if method == "put" else {})}
+    path = {"parameters": operations["parameters"], method: change}
+    path |= {"get": operations["get"]} if then == "looked up" else {}
+
+    def cut(sent: Any) -> Any:
+        if sent.line.startswith("GET"):
+            return None
+        if len(server.changes) == 1:
+            server.objects.pop("/things/7") if method == "delete" else server.objects.update({"/things/7": {"size": 3}})
+            return 0, None
+        return 200, {"id": "made_again"}
+
+    with ApiServer(objects={"/things/7": {"size": 1}}, answer=cut) as server:
+        made = call("change", id="7", **({"size": 3} if method == "put" else {}))
+        ends = {
+            "looked up": [finish_step("Done.", ("s1.1", "as_asked"))],
+            "unknown": [give_up("nobody knows")],
+            "made again": [made, finish_step("Done.", ("s1.2", "made_again"))],
+        }
+        model = one_step([made, *ends[then]], content="Change 7 to size 3", tools=["change"])
+        tools = openapi_tools({"openapi": "3.1.0", "paths": {"/things/{id}": path}}, base_url=server.url)
+        settings: Any = {"confirm": "never", "verification": "grounded", "on_exhausted": "stop"}
+        settings |= {"limits": {"model_calls": 3}} if then == "unknown" else {}
+        async with Agent(model, tools, storage="memory:", settings=settings) as agent:
+            run = await agent.start("Change 7 to size 3")
+        assert run.pending == ()
+        result = {"looked up": "done", "unknown": "unknown", "made again": "repeated"}[then]
+        assert run.receipt is not None
+        assert (run.receipt["effects"][0]["result"], run.receipt["changed"]) == (result, True)
+        assert len(server.changes) == (2 if then == "made again" else 1)
+        if then == "unknown":
+            asked = model.requests[-1].text
+            assert "unknown whether this took effect" in asked
+            assert "does no harm" in asked
+
+
 async def test_two_objects_change_in_one_reply() -> None:
     """X28: each of two changes is read back for itself."""
     objects = {f"/repos/ann/app/issues/{n}": {"state": "open"} for n in (7, 8)}
@@ -547,7 +590,7 @@ OTHER = "refund of the server shop.test does something else now, or takes other 
 async def test_an_approval_is_for_the_request_that_was_shown(
     changed: Any, why: str, waits: str, tmp_path: Path
 ) -> None:
-    """X15, X21: where the document says otherwise now, nothing is sent; the same answer is good with the one of before."""
+    """X15, X21: where the document says otherwise now, nothing is sent; the answer is good with the one of before."""
     sent, storage = list[str](), f"sqlite:///{tmp_path}/runs.db"
 
     def respond(request: httpx.Request) -> httpx.Response:

@@ -381,7 +381,7 @@ async def test_a_plan_is_approved_for_no_greater_effect(before: str, after: str,
 
 @pytest.mark.parametrize(("before", "after"), [*GROWN, *FALLEN])
 async def test_an_approved_plan_goes_on_without_a_greater_effect(before: str, after: str, tmp_path: Path) -> None:
-    """Q104: where a tool grew meanwhile, the step does not have it, and people are asked anew; one that shrank stays."""
+    """Q104: where a tool grew meanwhile, its step lacks it, and people are asked anew; one that shrank stays."""
     storage, taken = f"sqlite:///{tmp_path}/runs.db", list[str]()
     steps = [{"content": "choose one", "tools": []}, {"content": "take it", "tools": ["take"]}]
     asks = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": {"s1": [ask_user("Which?")]}})
