@@ -76,7 +76,7 @@ OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 
 
 class Worker:
-    """Carries out the runs of a queue, at most `concurrency` at once (on PostgreSQL 16); the others wait in the database.
+    """Carries out the runs of a queue, at most `concurrency` at once (on PostgreSQL 16); others wait in the database.
 
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
     take turns: each owner's first thread comes before any second one. An owner's threads are taken in the order in
