@@ -460,4 +460,6 @@ def _join(key: str, value: Any, write: Any) -> Any:
         return write
     if reducer is add:
         return add(value, write)
+    if reducer is messages_delta_reducer:
+        value = value or []
     return value if value and not write else reducer(value, [write])  # the value may be long
