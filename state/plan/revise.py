@@ -348,12 +348,16 @@ def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
     tools = [*sorted((plan.get("providers") or {}).items()), *sorted((plan.get("effects") or {}).items())]
-    rows = [*(_without_ids(step, place) for step in steps), *tools]
-    return hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    text = json.dumps([*(_without_ids(step, place) for step in steps), *tools], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _without_ids(step: Mapping[str, Any], place: Mapping[str, int]) -> list[Any]:
-    """Return a step's work and dependencies without ids."""
+    """Return a step's work, dependencies and criteria without ids."""
     needs = step.get("depends_on")
     after = None if needs is None else sorted(str(place.get(need, need)) for need in needs)
-    return [fold_text(step["content"]), sorted(step.get("tools") or ()), step.get("executor"), after]
+    calls = [[call["tool"], call["arguments"]] for call in step.get("calls") or ()]
+    proven = [
+        [fold_text(each["text"]), each.get("check"), each.get("judge"), each.get("call")] for each in criteria_of(step)
+    ]
+    return [fold_text(step["content"]), sorted(step.get("tools") or ()), step.get("executor"), after, calls, proven]

@@ -9,7 +9,7 @@ import pytest
 from donewhen import Agent, Settings
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, decline, finish_step, give_up, observed, submit_plan
-from tests.kit.flows import play, requests, steps, unfenced
+from tests.kit.flows import FREE, Json, play, requests, steps, unfenced
 
 
 def look(x: str = "") -> str:
@@ -138,6 +138,55 @@ async def test_other_work_does_not_get_the_id_of_a_finished_step_that_is_done_ag
     model.assert_exhausted()
     assert [(row["id"], row["status"]) for row in flow.run.receipt["replaced"]] == [("s1", "stale"), ("s2", "failed")]
     assert {step["id"]: step["status"] for step in flow.run.receipt["steps"]} == dict.fromkeys(told, "done")
+
+
+@pytest.mark.parametrize("before", [(), ("count the shelves",)])
+async def test_the_same_step_with_another_check_is_another_way(before: tuple[str, ...]) -> None:
+    """M7, P17: a wrong check is mended where nobody is asked; the same check once more is what failed."""
+
+    def stock(item: str) -> dict[str, int]:
+        """Count what is in stock."""
+        return {"count": 12}
+
+    def plan(path: str) -> list[Json]:
+        expect = {"path": path, "op": ">=", "value": 10}
+        check = {"tool": "stock", "arguments": {"item": "lamp"}, "expect": expect}
+        last = {
+            "content": "count the lamps",
+            "tools": ["stock"],
+            "done_when": [{"text": "there are ten", "check": check}],
+        }
+        return [*({"content": each, "tools": []} for each in before), last]
+
+    id, first = ("s2", {"s1": [finish_step("two", "s1.result")]}) if before else ("s1", {})
+    claim = finish_step("12", f"{id}.1")
+    new = submit_plan([{**plan("$.count")[-1], "id": id}])
+    model = steps(plan("$.total"), {**first, id: [call("stock", item="lamp"), claim, claim, claim, claim]}, plan=[new])
+    settings = {**FREE, "on_question": "assume", "verification": "grounded"}
+    flow = await play(model, [stock], effects={"stock": "read"}, settings=settings)
+    model.assert_exhausted()
+    assert (flow.status, flow.step(id)["verdicts"][0]["verdict"]) == ("completed", "proven")
+
+
+async def test_retry_wakes_only_steps_of_the_plan() -> None:
+    """P17, X09: one that an earlier plan left blocked, and that was dropped, stays as it is, in the receipt too."""
+    first = [
+        {"id": "s1", "content": "look at A", "tools": ["look"], "depends_on": []},
+        {"id": "s2", "content": "write about A", "tools": [], "depends_on": ["s1"]},
+        {"id": "s4", "content": "say hello", "tools": [], "depends_on": []},
+        {"id": "s5", "content": "write about B", "tools": [], "depends_on": ["s1"]},
+    ]
+    look_at_b = {"id": "s3", "content": "look at B", "tools": ["look"], "depends_on": [], "replaces": ["s1"]}
+    new = submit_plan([look_at_b], drop=[{"what": "s2", "why": "not needed"}])
+    work = {
+        "s1": [give_up("no A", "replan")],
+        "s3": [give_up("no B", "blocked"), call("look", x="B"), finish_step("B", "s3.1")],
+        "s4": [finish_step("hello", "s4.result")],
+        "s5": [finish_step("B is there", "s5.result")],
+    }
+    flow = await play(steps(first, work, draft=[new]), TOOLS, effects=EFFECTS, answers=["retry"])
+    statuses = {id: record["status"] for id, record in flow.run.steps.items()}
+    assert statuses == {"s1": "failed", "s2": "blocked", "s3": "done", "s4": "done", "s5": "done"}
 
 
 YEAR = [
