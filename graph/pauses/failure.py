@@ -62,7 +62,8 @@ class FailurePause(OpenQuestion):
             again |= {"corrections": 0, "refused": 0}
             unblocked: StepChange = {"status": "pending", "reason": ""}
             records: Mapping[str, StepRecord] = values.get("steps") or {}
-            changes = {id: unblocked for id, record in records.items() if record["status"] == "blocked"}
+            planned = (step["id"] for step in (values.get("plan") or {}).get("steps", ()))
+            changes = {id: unblocked for id in planned if records[id]["status"] == "blocked"}
             changes |= dict.fromkeys(self.failed, again)
             # A step is handed over anew: otherwise only the model that proves it would be asked again.
             anew = {
