@@ -13,6 +13,7 @@ from donewhen.state.channels import Json, merge_records
 from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import read_plan, revision_of
+from donewhen.state.plan.planning import finished_rows
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
@@ -110,7 +111,9 @@ def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings)
     approval, plan = values.get("approval"), values.get("plan") or {}
     if approval and plan.get("steps") and revision_of(plan) == approval["revision"]:
         return None
-    rules = plan_rules(deps, settings, before=(approval or {}).get("plan"))
+    before = (approval or {}).get("plan")
+    finished = finished_rows({**values, "plan": before})  # as it was approved
+    rules = plan_rules(deps, settings, finished, before)
     read = read_plan({key: item for key, item in plan.items() if key != "revision"}, rules)
     if isinstance(read, list):
         reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)

@@ -107,7 +107,7 @@ def plan_after_failure(
     values: Mapping[str, Any], failure: str, words: str | None = None, *, twice: bool = False
 ) -> PlanningRecord:
     """Return the planning after a failure, with what a person said to it; `twice` as in `Failure`."""
-    tried, done = failed_work(values["planning"]), _finished(values)
+    tried, done = failed_work(values["planning"]), finished_rows(values)
     tried = [*tried, hash_work(values["plan"], done)] if values.get("plan") else tried
     return _plan_again(values, {"kind": "failure", "failure": failure, "tried": tried, "twice": twice}, words)
 
@@ -172,13 +172,14 @@ def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None
     records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     return {
         **_planning(values["planning"]["number"] + 1, why),
-        "finished": _finished(values),
+        "finished": finished_rows(values),
         "failed": [step["id"] for step in steps if has_failed(record_of(records, step["id"]))],
         "feedback": {"text": words, "about": None} if words else None,
     }
 
 
-def _finished(values: Mapping[str, Any]) -> dict[str, Json]:
+def finished_rows(values: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the steps of the plan that are done, id → `{content, result}`."""
     records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     return {
         step["id"]: {"content": step["content"], "result": records[step["id"]]["result"][:RESULT_CHARS]}

@@ -189,6 +189,25 @@ async def test_retry_wakes_only_steps_of_the_plan() -> None:
     assert statuses == {"s1": "failed", "s2": "blocked", "s3": "done", "s4": "done", "s5": "done"}
 
 
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_finished_step_cannot_be_reworded_from_outside(place: int) -> None:
+    """P17, X09: the receipt says of what is done what was approved; other words of an open step are asked about."""
+    work = {"s1": LOOKED, "s2": [ask_user("Is it fine?"), finish_step("written", "s2.result")]}
+    agent = Agent(steps(FIRST, work), TOOLS, effects=EFFECTS, storage="memory:", settings={"approvals": "plan"})
+    run = await agent.resume(await agent.start("look", thread_id="t"), "approve")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    plan = (await agent.graph.aget_state(config)).values["plan"]
+    changed = [dict(step) for step in plan["steps"]]
+    changed[place]["content"] = "format the disk"
+    await agent.graph.aupdate_state(config, {"plan": {**plan, "steps": changed}})
+    run = await agent.resume(await agent.resume("t"), "fine")
+    if place == 0:
+        assert run.status == "completed"
+        assert [step["content"] for step in run.receipt["steps"]] == ["look", "write"]
+    else:
+        assert (run.status, run.pending[0]["kind"]) == ("waiting", "plan")
+
+
 YEAR = [
     {"content": "find the total of the year", "tools": ["look"]},
     {"content": "write the report", "depends_on": ["s1"], "tools": ["send"]},
