@@ -998,7 +998,8 @@ class Runner:
             run = read_run(thread_id, snapshot, settings, self.form)
         else:
             require_thread(thread_id, snapshot)
-        run = await self.write_rest(store, run, snapshot.values)
+        if row.get("status") != run.status:  # else it had ended before, and its row says since when
+            run = await self.write_rest(store, run, snapshot.values)
         await forget_cancel(store, thread_id)
         return run
 

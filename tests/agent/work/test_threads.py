@@ -474,3 +474,16 @@ async def test_a_question_stays_in_the_list_while_an_answer_to_another_is_queued
         await agent.submit_answer("a", "oak")
         assert {row["thread_id"] for row in await agent.pending()} == {"b"}
         assert (await agent.get("a")).pending == ()
+
+
+async def test_a_cancellation_leaves_a_finished_run_as_it_is(storage: Any) -> None:
+    """M11: also when it last changed, by which `prune` goes; of two, one was cancelled before."""
+    async with Agent(asking("One?", "Two?"), storage=storage) as agent:
+        await agent.start("first", thread_id="cancelled")
+        ended = [await agent.cancel("cancelled")]
+        await agent.start("second", thread_id="answered")
+        ended.append(await agent.resume("answered", "/cancel"))
+        for run in ended:
+            before = await agent.info(run)
+            assert await agent.cancel(run, "again") == await agent.get(run)
+            assert await agent.info(run) == before
