@@ -219,7 +219,7 @@ class Document:
             contents, media = {"application/json": contents["*/*"]}, "application/json"
         required = bool(body.get("required"))
         if media is None:
-            if required:
+            if required or contents:  # without its body, a PUT of a file would leave an empty one
                 raise _CannotBeTool(f"its body is {', '.join(contents) or 'of no type'}")
             return "", False, []
         body_schema = self._follow(contents[media]).get("schema") or {}
@@ -243,8 +243,11 @@ class Document:
         return media, False, fields
 
     def _is_file(self, node: Any) -> bool:
-        schema = self._follow(node)
-        return "binary" in (schema.get("format"), self._follow(schema.get("items")).get("format"))
+        schemas = [schema := self._follow(node), self._follow(schema.get("items"))]
+        kinds = [str(each.get("contentMediaType") or TEXT) for each in schemas if not each.get("contentEncoding")]
+        return any(each.get("format") == "binary" for each in schemas) or any(
+            not (kind.startswith("text/") or JSON_TYPE.match(kind)) for kind in kinds
+        )
 
     def merged(self, node: Json, depth: int = 0) -> Json | None:
         """Return a schema, with its `allOf`, as one object with all fields; None if it is no object."""

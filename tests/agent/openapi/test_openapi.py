@@ -698,6 +698,29 @@ async def test_forms_of_several_parts_are_sent_and_files_are_left_out() -> None:
         assert 'name="note"\r\n\r\nGröße\r\n' in server.sent[0].body
 
 
+def test_an_operation_whose_body_no_tool_can_give_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """X21: a PUT of a file would replace it by nothing. A file is also what only `contentMediaType` names, and a list
+    of such; a part that is text or JSON is none.
+    """
+    types = ["application/octet-stream", "application/xml", "image/png"]
+    bodies: dict[str, Any] = {each.replace("/", "_"): {"content": {each: {}}} for each in types}
+    file = {"type": "string", "contentMediaType": "application/octet-stream"}
+    kinds: dict[str, Any] = {
+        "part": file,
+        "parts": {"type": "array", "items": file},
+        "text": {"type": "string", "contentMediaType": "text/markdown"},
+        "base64": {**file, "contentEncoding": "base64"},
+    }
+    for name, kind in kinds.items():
+        bodies[name] = {"content": {"multipart/form-data": {"schema": {"type": "object", "properties": {"a": kind}}}}}
+    bodies["none"] = {}
+    paths = {f"/{name}": {"put": {"operationId": name, "requestBody": body}} for name, body in bodies.items()}
+    tools = openapi_tools({"openapi": "3.1.0", "paths": paths}, base_url="http://127.0.0.1")
+    assert [tool.name for tool in tools] == ["text", "base64", "none"]
+    assert "no tool for PUT /application_octet-stream: its body is application/octet-stream" in caplog.text
+    assert "no tool for PUT /parts: its body has files" in caplog.text
+
+
 async def test_an_operation_is_sent_to_its_own_server() -> None:
     """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
     with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
