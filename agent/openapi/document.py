@@ -4,7 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -76,6 +76,8 @@ class Operation:
     """True if the document declares the header Idempotency-Key."""
     output: Json | None
     """The schema of a successful result, if that is an object."""
+    together: Sequence[str] = ()
+    """Arguments that must be given if any field of the body is, which as a whole may be left out."""
     definitions: Json = field(default_factory=dict)
     """The schemas to which those of the parameters refer, by name."""
 
@@ -181,18 +183,23 @@ class Document:
                 takes_key = True
             elif not (place == "header" and own.lower() in NO_PARAMETERS):
                 parameters.append(self._parameter(each, schemas, parameters))
-        media, whole = "", False
+        media, whole, together = "", False, list[str]()
         if body := self._follow(about.get("requestBody")):
             media, whole, fields = self._body(body, schemas, parameters)
+            if body.get("required") is False and not whole:
+                together = [each.argument for each in fields if each.required]
+                fields = [replace(each, required=False) for each in fields]
             parameters += fields
         needs_body = bool(body.get("required") and JSON_TYPE.match(media) and not whole)
         missing = {*re.findall(r"\{([^{}]+)\}", path)} - {each.name for each in parameters if each.place == "path"}
         if missing:
             raise _CannotBeTool(f"its path has {', '.join(sorted(missing))}, which no parameter describes")
+        description = _describe(about, item, method, path)
+        if together:
+            description += f" A body with any field needs {', '.join(together)}."
         return Operation(
-            name, method, path, self._server(item, about), _describe(about, item, method, path),
-            self._effect(about, method), parameters, media, whole, needs_body, takes_key, self._output(about),
-            schemas.definitions,
+            name, method, path, self._server(item, about), description, self._effect(about, method), parameters, media,
+            whole, needs_body, takes_key, self._output(about), together, schemas.definitions,
         )  # fmt: skip
 
     def _parameter(self, declared: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
@@ -234,7 +241,7 @@ class Document:
                 raise _CannotBeTool(f"its body is {media} without fields")
             argument = "body" if "body" not in taken else "request_body"
             return media, True, [Parameter(argument, "", "body", schema, required)]
-        wanted = {*(merged or {}).get("required", ())} if required else set()
+        wanted = {*(merged or {}).get("required", ())}
         fields = list[Parameter]()
         for name, each in names.items():
             if not self._follow(each).get("readOnly"):

@@ -238,6 +238,10 @@ class _Api:
                 headers[each.name] = _plain(each, value)
             else:
                 cookies[each.name] = quote(_plain(each, value))
+        given = [each.argument for each in operation.parameters if each.place == "body" and each.argument in arguments]
+        if given and (missing := [name for name in operation.together if name not in given]):
+            names = f"{', '.join(missing)} is missing, which the body needs beside {', '.join(given)}"
+            raise ToolException(f"Not called: {names}.")
         if cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         options: Json = {"params": query, "headers": headers}

@@ -721,6 +721,32 @@ def test_an_operation_whose_body_no_tool_can_give_is_left_out(caplog: pytest.Log
     assert "no tool for PUT /parts: its body has files" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("needed", "arguments", "told"),
+    [
+        (None, {}, "'amount' is a required property"),
+        (None, {"ticket": "T-1"}, "'amount' is a required property"),
+        (True, {"ticket": "T-1"}, "'amount' is a required property"),
+        (False, {"ticket": "T-1"}, "Not called: amount is missing, which the body needs beside ticket"),
+        (False, {}, ""),
+    ],
+)
+async def test_fields_that_a_body_needs_are_sent(needed: bool | None, arguments: Any, told: str) -> None:
+    """X21: a body with required fields is needed, unless the document says that it is not; even then it is whole."""
+    schema = {**fields("ticket", "amount"), "required": ["ticket", "amount"]}
+    body = {"content": {"application/json": {"schema": schema}}, **({} if needed is None else {"required": needed})}
+    paths = {"/refunds": {"post": {"operationId": "refund", "requestBody": body}}}
+    with ApiServer() as server:
+        tool = tools_of({"openapi": "3.1.0", "paths": paths}, server)["refund"]
+        assert (tool.args_schema.get("required") == ["ticket", "amount"]) == (needed is not False)  # type: ignore[union-attr]
+        assert ("needs ticket, amount" in tool.description) == (needed is False)
+        if needed is False:
+            assert str(await tool.ainvoke(arguments)).startswith(told)
+            assert len(server.sent) == (not told)
+        await tool.ainvoke({"ticket": "T-1", "amount": 3})
+        assert json.loads(server.sent[-1].body) == {"ticket": "T-1", "amount": 3}
+
+
 async def test_an_operation_is_sent_to_its_own_server() -> None:
     """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
     with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
