@@ -14,7 +14,7 @@ from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from langchain_core.tools import BaseTool, ToolException
 
@@ -57,6 +57,9 @@ SHORTEST_HIDDEN = 6
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE_STATUSES = (404, 410)
+TOTALS = ("x-total-count", "x-total")
+"""Headers by which APIs say how many there are on all pages."""
+MOST_OF_LINK, MOST_DIGITS = 500, 16
 OPTIONS_FOR = {
     "header": "headers={{'{name}': …}}",
     "query": "params={{'{name}': …}}",
@@ -146,8 +149,11 @@ class _Api:
     keys: Collection[str] = ()
     """The names of keys in the document, in small letters."""
 
-    async def send(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[int, Any]:
-        """Return the status of the answer and what it holds. Raises ApiError for 3xx, 4xx and 5xx."""
+    async def send(self, operation: Operation, arguments: Mapping[str, Any], *, pages: bool = False) -> tuple[int, Any]:
+        """Return the status of the answer and what it holds. Raises ApiError for 3xx, 4xx and 5xx.
+
+        `pages`: what the headers say about further pages is in it, too.
+        """
         import httpx
 
         url, options = self._request(operation, arguments)
@@ -165,7 +171,7 @@ class _Api:
                 asyncio.timeout(None if self.client else self.seconds),
                 client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer,
             ):
-                status, value = await self._read(operation, answer, secrets)
+                status, value = await self._read(operation, answer, secrets, pages)
                 return status, hide_known(value, secrets)
         except TimeoutError:
             raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
@@ -181,7 +187,9 @@ class _Api:
             if self.client is None:
                 await client.aclose()
 
-    async def _read(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> tuple[int, Any]:
+    async def _read(
+        self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str], pages: bool
+    ) -> tuple[int, Any]:
         status, content, kind = answer.status_code, bytearray(), answer.headers.get("content-type", "")
         longest = max(map(len, secrets), default=0) * CHARS_OF_ESCAPED  # read too: a key that is cut is not found
         async for piece in answer.aiter_bytes():
@@ -216,8 +224,29 @@ class _Api:
                 return status, text
             if is_too_deep(value):
                 return status, text
-            return status, {**follow, **value} if isinstance(value, dict) else value
+            follow |= self._more_pages(operation, answer, secrets) if pages else {}
+            if isinstance(value, dict):
+                return status, {**follow, **value}
+            return status, {"items": value, **follow} if follow and isinstance(value, list) and status != 202 else value
         return status, text
+
+    def _more_pages(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> Json:
+        """Return what the headers of an answer say about further pages: what leads to the next, and how many there are.
+
+        `next` has the arguments of the operation, or the address without its host if none of them is there.
+        """
+        more: Json = {}
+        if url := str(answer.links.get("next", {}).get("url", "")):
+            hidden = {*map(str.lower, self.params), *self.keys}
+            pairs = [(name, each) for name, each in parse_qsl(urlsplit(url).query) if name.lower() not in hidden]
+            named = {each.name: each.argument for each in operation.parameters if each.place == "query"}
+            arguments = {named[name]: each for name, each in pairs if name in named}
+            address = f"{urlsplit(url).path}?{urlencode(pairs)}".rstrip("?")
+            more["next"] = arguments or hide_known(address, secrets)[:MOST_OF_LINK]
+        totals = (answer.headers.get(name, "").strip() for name in TOTALS)
+        if total := next((each for each in totals if each.isdecimal() and len(each) < MOST_DIGITS), ""):
+            more["total"] = int(total)
+        return more
 
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
         path, query, headers = operation.path, list[tuple[str, str]](), dict[str, str]()
@@ -400,7 +429,7 @@ def _tool(
     async def call(_: str, arguments: Json) -> Any:
         if reader:
             return await _change(api, operation, reader, arguments, undo)
-        answer = (await api.send(operation, arguments))[1]
+        answer = (await api.send(operation, arguments, pages=operation.effect == "read"))[1]
         if undo:
             await undo.keep_made(arguments, answer)
         return answer

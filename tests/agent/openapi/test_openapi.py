@@ -747,6 +747,34 @@ async def test_fields_that_a_body_needs_are_sent(needed: bool | None, arguments:
         assert json.loads(server.sent[-1].body) == {"ticket": "T-1", "amount": 3}
 
 
+@pytest.mark.parametrize(
+    ("value", "headers", "found"),
+    [
+        (
+            [{"id": 1}],
+            {"Link": '</list?page=2&key=secret-1>; rel="next"', "X-Total-Count": "57"},
+            {"items": [{"id": 1}], "next": {"page": "2"}, "total": 57},
+        ),
+        (
+            {"data": [1]},
+            {"Link": '</list?cursor=abc&key=secret-1>; rel="next"'},
+            {"data": [1], "next": "/list?cursor=abc"},
+        ),
+        ({"next": "mine"}, {"Link": '</list?page=2>; rel="next"'}, {"next": "mine"}),
+        ([], {"X-Total-Count": "many", "Link": '</list?page=1>; rel="prev"'}, []),
+        ([1], {"X-Total-Count": "1"}, {"items": [1], "total": 1}),
+    ],
+)  # fmt: skip
+async def test_a_page_says_that_there_are_more(value: Any, headers: dict[str, str], found: Any) -> None:
+    """X21: what the headers `Link` and `X-Total-Count` say about further pages is in the result, without keys."""
+    page = {"name": "page", "in": "query", "schema": {"type": "integer"}}
+    paths = {"/list": {"get": {"operationId": "list", "parameters": [page]}}}
+    with ApiServer(answer=lambda _: (200, value, headers)) as server:
+        tool = tools_of({"openapi": "3.1.0", "paths": paths}, server, params={"key": "secret-1"})["list"]
+        result = await tool.ainvoke({})
+        assert (json.loads(result) if isinstance(result, str) else result) == found
+
+
 async def test_an_operation_is_sent_to_its_own_server() -> None:
     """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
     with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
