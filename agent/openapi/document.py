@@ -86,6 +86,22 @@ class Operation:
         """Return the arguments that name the object of the operation."""
         return [each.argument for each in self.parameters if each.place == "path"]
 
+    @property
+    def version_argument(self) -> str:
+        """Return the argument for the header If-Match, which takes the ETag of the object; "" if there is none."""
+        headers = (each for each in self.parameters if each.place == "header")
+        return next((each.argument for each in headers if each.name.lower() == "if-match"), "")
+
+    def without_need_of_version(self) -> "Operation":
+        """Return the operation with an optional If-Match, because it is filled in."""
+        name = self.version_argument
+        parameters = [replace(each, required=each.required and each.argument != name) for each in self.parameters]
+        return replace(self, parameters=parameters)
+
+    def at_version(self, arguments: Json, version: str) -> Json:
+        """Return the arguments, with this ETag as If-Match if the operation has one and nothing was given."""
+        return {self.version_argument: version, **arguments} if version and self.version_argument else arguments
+
     def place_of(self, arguments: Mapping[str, Any]) -> Json:
         """Return the values of the path in a call's arguments, by their names in the path."""
         return {each.name: arguments.get(each.argument) for each in self.parameters if each.place == "path"}

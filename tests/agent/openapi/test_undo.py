@@ -1,11 +1,13 @@
 """What the tools of an HTTP API changed is put back, where the API has a way. Contract: X21, X28."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from donewhen import Agent
+from donewhen.agent.openapi.undo import NO_WAY_BACK
 from donewhen.openapi import openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
@@ -169,3 +171,44 @@ async def test_without_the_tool_the_files_come_back_and_the_rest_is_named(tmp_pa
             assert server.objects[THING]["state"] == "open"
         async with Agent(ScriptedModel(), storage=storage) as other:
             assert (await other.undo(run)).beyond == ()
+
+
+@pytest.mark.parametrize("made", [call("change", id="7", title="New"), call("remove", id="7")])
+async def test_a_condition_on_the_version_is_filled_in(made: Any) -> None:
+    """X21, X28: `If-Match` has the version that was read before the change, also where it is put back; a dry run says
+    what the undo does.
+    """
+    versions = dict[str, str]()
+    condition = {"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}}
+    one: dict[str, Any] = {**ONE, **{key: {**ONE[key], "parameters": [condition]} for key in ("patch", "put")}}
+    one["delete"] = {**ONE["delete"], "parameters": [{**condition, "name": "if-match"}]}
+
+    def answer(sent: Any) -> Any:
+        now = json.dumps(server.objects.get(THING))
+        if sent.line.startswith("GET"):
+            return (200, server.objects[THING], {"ETag": f'"{now}"'}) if now != "null" else None
+        versions[sent.line] = sent.headers.get("if-match", "")
+        return None if versions[sent.line] == f'"{now}"' or now == "null" else (428, {"message": "If-Match"})
+
+    with ApiServer(objects={THING: {"title": "Old", "state": "open"}}, answer=answer) as server:
+        tools = openapi_tools({"openapi": "3.1.0", "paths": {"/things/{id}": one}}, base_url=server.url)
+        assert all("If-Match" not in (tool.args_schema.get("required") or ()) for tool in tools)  # type: ignore[union-attr]
+        plan = submit_plan([{"content": "change", "tools": [tool.name for tool in tools], "done_when": ["done"]}])
+        model = ScriptedModel(roles={"triage": [plan], "execute": [made, finish_step("done", "s1.1")]})
+        settings = {"confirm": "never", "approvals": "never", "verification": "grounded"}
+        agent = Agent(model, tools, storage="memory:", settings=settings)
+        run = await agent.start("Change thing 7")
+        assert server.objects.get(THING) == ({"title": "New", "state": "open"} if made["name"] == "change" else None)
+        assert [each.result for each in (await agent.undo(run, dry_run=True)).changes] == ["restored"]
+        assert [each.result for each in (await agent.undo(run)).changes] == ["restored"]
+        assert server.objects[THING] == {"title": "Old", "state": "open"}
+
+
+async def test_what_needs_more_than_is_known_is_not_undone() -> None:
+    """X28: where the way back has a required header that nobody can fill in, there is none, and the report says so."""
+    reason = {"name": "X-Reason", "in": "header", "required": True, "schema": {"type": "string"}}
+    one = {**ONE, "patch": {**ONE["patch"], "parameters": [reason]}}
+    tools = openapi_tools({"openapi": "3.1.0", "paths": {"/things/{id}": one}}, base_url="http://127.0.0.1")
+    undo = {tool.name: (tool.metadata or {}).get("undo") for tool in tools}
+    assert undo["change"] == NO_WAY_BACK
+    assert undo["replace"] not in (None, NO_WAY_BACK)
