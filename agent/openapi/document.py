@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import unquote
+from uuid import NAMESPACE_URL, uuid5
 
 import yaml
 from referencing import Registry, Resource
@@ -22,7 +23,7 @@ Place = Literal["path", "query", "header", "cookie", "body"]
 PLACES = ("path", "query", "header", "cookie")
 METHODS = ("get", "head", "put", "delete", "post", "patch", "options", "trace")
 WITHOUT_TOOL = ("options", "trace")
-KEY_HEADER = "idempotency-key"
+KEY_HEADERS = ("idempotency-key", "x-idempotency-key")
 KEY_ARGUMENT = "idempotency_key"
 """The argument that the runtime fills with the key of the call."""
 NO_PARAMETERS = ("accept", "content-type", "authorization")
@@ -54,6 +55,22 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class KeyHeader:
+    """The header of an operation that has the key of a call, so that the API makes it once."""
+
+    name: str
+    is_uuid: bool
+    longest: int | None
+
+    def value(self, key: str) -> str:
+        """Return the key as the header takes it: a UUID made of it, if it must be one or is too long."""
+        if not self.is_uuid and (self.longest is None or len(key) <= self.longest):
+            return key
+        made = uuid5(NAMESPACE_URL, key)
+        return str(made) if self.longest is None or self.longest >= len(str(made)) else made.hex[: self.longest]
+
+
+@dataclass(frozen=True)
 class Operation:
     """One operation, with everything that a request of it needs."""
 
@@ -72,8 +89,8 @@ class Operation:
     """True if the argument `body` is the whole body; else the arguments of the place `body` are its fields."""
     needs_body: bool
     """True if `{}` is sent where no field is given."""
-    takes_key: bool
-    """True if the document declares the header Idempotency-Key."""
+    key: "KeyHeader | None"
+    """The header for the key of a call; None if the document declares none."""
     output: Json | None
     """The schema of a successful result, if that is an object."""
     together: Sequence[str] = ()
@@ -116,12 +133,13 @@ class Operation:
             [each.argument, each.name, each.place, each.style, each.explode, each.as_json] for each in self.parameters
         ]
         body = [self.media, self.whole_body, self.needs_body]
-        return {"method": self.method, "path": self.path, "parameters": parameters, "body": body, "key": self.takes_key}
+        key = self.key.name if self.key else ""
+        return {"method": self.method, "path": self.path, "parameters": parameters, "body": body, "key": key}
 
     def arguments_schema(self) -> Json:
         """Return the JSON Schema of the arguments."""
         properties = {each.argument: each.schema for each in self.parameters}
-        if self.takes_key:
+        if self.key:
             properties[KEY_ARGUMENT] = {"type": "string"}
         schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
         if required := [each.argument for each in self.parameters if each.required]:
@@ -193,10 +211,10 @@ class Document:
         declared = {
             (each["name"], each["in"]): each for each in declared_parameters
         }  # those of the operation replace the path's
-        parameters, takes_key = list[Parameter](), False
+        parameters, key = list[Parameter](), cast("KeyHeader | None", None)
         for (own, place), each in declared.items():
-            if place == "header" and own.lower() == KEY_HEADER:
-                takes_key = True
+            if place == "header" and own.lower() in KEY_HEADERS:
+                key = self._key_header(own, each)
             elif not (place == "header" and own.lower() in NO_PARAMETERS):
                 parameters.append(self._parameter(each, schemas, parameters))
         media, whole, together = "", False, list[str]()
@@ -215,8 +233,13 @@ class Document:
             description += f" A body with any field needs {', '.join(together)}."
         return Operation(
             name, method, path, self._server(item, about), description, self._effect(about, method), parameters, media,
-            whole, needs_body, takes_key, self._output(about), together, schemas.definitions,
+            whole, needs_body, key, self._output(about), together, schemas.definitions,
         )  # fmt: skip
+
+    def _key_header(self, name: str, declared: Json) -> KeyHeader:
+        schema = self._follow(declared.get("schema"))
+        longest = schema.get("maxLength")
+        return KeyHeader(name, schema.get("format") == "uuid", longest if isinstance(longest, int) else None)
 
     def _parameter(self, declared: Json, schemas: "_Schemas", others: Sequence[Parameter]) -> Parameter:
         place: Place = declared["in"]

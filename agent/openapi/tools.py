@@ -251,8 +251,8 @@ class _Api:
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
         path, query, headers = operation.path, list[tuple[str, str]](), dict[str, str]()
         cookies, body = dict[str, str](), dict[str, Any]()
-        if (key := arguments.get(KEY_ARGUMENT)) is not None:
-            headers["Idempotency-Key"] = str(key)
+        if operation.key and (key := arguments.get(KEY_ARGUMENT)) is not None:
+            headers[operation.key.name] = operation.key.value(str(key))
         for each in operation.parameters:
             value = arguments.get(each.argument)
             if each.place == "path":

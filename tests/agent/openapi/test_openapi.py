@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -773,6 +774,27 @@ async def test_a_page_says_that_there_are_more(value: Any, headers: dict[str, st
         tool = tools_of({"openapi": "3.1.0", "paths": paths}, server, params={"key": "secret-1"})["list"]
         result = await tool.ainvoke({})
         assert (json.loads(result) if isinstance(result, str) else result) == found
+
+
+@pytest.mark.parametrize("header", ["Idempotency-Key", "X-Idempotency-Key"])
+@pytest.mark.parametrize(
+    ("schema", "length"), [({}, 64), ({"format": "uuid"}, 36), ({"maxLength": 36}, 36), ({"maxLength": 20}, 20)]
+)
+async def test_the_key_of_a_call_has_the_form_that_is_declared(header: str, schema: Any, length: int) -> None:
+    """X24: a UUID where the schema says so, or where the key is too long; one for one key, another for another."""
+    parameter = {"name": header, "in": "header", "required": True, "schema": {"$ref": "#/components/schemas/Key"}}
+    paths = {"/pay": {"post": {"operationId": "pay", "parameters": [parameter]}}}
+    components = {"schemas": {"Key": {"type": "string", **schema}}}
+    with ApiServer() as server:
+        tool = tools_of({"openapi": "3.1.0", "paths": paths, "components": components}, server)["pay"]
+        assert [*tool.args] == ["idempotency_key"]
+        for key in ("a" * 64, "a" * 64, "b" * 64):
+            await tool.ainvoke({"idempotency_key": key})
+        sent = [each.headers[header.lower()] for each in server.sent]
+        assert ([len(each) for each in sent], len({*sent})) == ([length] * 3, 2)
+        assert sent[0] == sent[1]
+        if length == 36:
+            assert str(UUID(sent[0])) == sent[0]
 
 
 async def test_an_operation_is_sent_to_its_own_server() -> None:
