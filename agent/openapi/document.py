@@ -166,7 +166,7 @@ class Document:
 
     def operations(self) -> Iterator[tuple[Operation | None, str]]:
         """Yield each operation with its description, or None with why it cannot be a tool."""
-        taken = set[str]()
+        names = self._names()
         for path, path_item in self._document["paths"].items():
             item = self._follow(path_item)
             for name, value in item.items():
@@ -180,13 +180,22 @@ class Document:
                 if method in WITHOUT_TOOL:
                     yield None, f"{place}: it only describes the server"
                     continue
-                name = _free_name(str(about.get("operationId") or _name_of(method, str(path))), taken)
                 try:
-                    yield self._read(name, method, str(path), item, about), place
+                    yield self._read(names[str(path), method], method, str(path), item, about), place
                 except _CannotBeTool as error:
                     yield None, f"{place}: {error}"
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
+
+    def _names(self) -> dict[tuple[str, str], str]:
+        """Return the names of operations by path and method. Which of two equal ones gets a number goes by these."""
+        items = ((str(path), self._follow(item)) for path, item in self._document["paths"].items())
+        found = [(path, method, self._follow(item[method])) for path, item in items for method in METHODS
+                 if isinstance(item.get(method), Mapping) and method not in WITHOUT_TOOL]  # fmt: skip
+        taken, names = set[str](), dict[tuple[str, str], str]()
+        for path, method, about in sorted(found, key=lambda each: each[:2]):
+            names[path, method] = _free_name(str(about.get("operationId") or _name_of(method, path)), taken)
+        return names
 
     def _server(self, item: Json, about: Json) -> str | None:
         """Return the address of an operation's first server that has a host, with its variables' defaults filled in."""

@@ -797,6 +797,16 @@ async def test_the_key_of_a_call_has_the_form_that_is_declared(header: str, sche
             assert str(UUID(sent[0])) == sent[0]
 
 
+def test_names_do_not_go_by_the_order_of_the_document() -> None:
+    """X21: of two operations that models would see as one, the same has the number, in whatever order they stand."""
+    paths = {"/a": {"get": {"operationId": "do it"}}, "/b": {"delete": {"operationId": "do_it"}}}
+    orders = [paths, dict(reversed(paths.items()))]
+    found = [openapi_tools({"openapi": "3.1.0", "paths": each}, base_url="http://127.0.0.1") for each in orders]
+    assert [{tool.name: tool.description for tool in tools} for tools in found] == [
+        {"do_it": "(GET /a)", "do_it_2": "(DELETE /b)"}
+    ] * 2
+
+
 async def test_an_operation_is_sent_to_its_own_server() -> None:
     """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
     with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
