@@ -120,7 +120,7 @@ async def update_row(
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
     fields = {key: value for key, value in change.items() if value is not None}
     if "goal" in fields:
-        fields["goal"] = _cut(fields["goal"].strip(), GOAL_CHARS)
+        fields["goal"] = _cut(conceal(fields["goal"].strip()[: 2 * GOAL_CHARS]), GOAL_CHARS)
     if fields.get("due") == DUE_NOW:
         fields["due"] += now
     if isinstance(fields.get("settings"), Settings):
@@ -275,14 +275,15 @@ def _questions_of(store: ThreadStore, run: Run) -> Json:
 
 
 def _pause_summary(pause: Pause) -> Json:
-    summary = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
+    summary = {key: pause.get(key) for key in ("id", "kind", "step", "asked_at")}
+    summary["options"] = [conceal(each) for each in pause.get("options") or ()]
     asked = load_pause(pause)
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
     summary |= {key: pause[key] for key in ("schema", "language") if key in pause}
     summary |= asked.asked_of
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
-    return {**summary, "question": str(pause.get("question") or "")[:QUESTION_CHARS], "text": shown}
+    return {**summary, "question": conceal(str(pause.get("question") or ""))[:QUESTION_CHARS], "text": shown}
 
 
 def _short_arguments(arguments: Json) -> Json:
@@ -526,7 +527,7 @@ async def _with_told(store: ThreadStore, thread_id: str, row: Json) -> Sequence[
     since = [each for each in await read_interjections(store, thread_id, "") if each["at"] >= row["asked"]]
     told = [each for each in since if not each.get("heard") and not each.get("source")]
     return [
-        {**pause, "text": f"{pause['text']}\n\n> {meanwhile_text(told, pause.get('language') or 'en')}"}
+        {**pause, "text": f"{pause['text']}\n\n> {conceal(meanwhile_text(told, pause.get('language') or 'en'))}"}
         if told and pause.get("answered_by")
         else pause
         for pause in pending

@@ -12,7 +12,7 @@ from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
 from donewhen.state.proof.journal import call_key, closing_lines, is_failure, is_tool_call, repeated_calls
 from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
-from donewhen.state.secrets import redact, redact_json
+from donewhen.state.secrets import conceal, redact, redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
@@ -368,7 +368,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
     plan, records = values.get("plan") or {}, values.get("steps") or {}
     journal = values.get("journal") or []
     return {
-        "goal": values.get("goal", ""),
+        "goal": conceal(values.get("goal", "")),
         "status": status,
         "code": code,
         "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
@@ -377,7 +377,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
         "steps": [_step_row(step, record_of(records, step["id"]), journal) for step in plan.get("steps", ())],
         "replaced": replaced_rows(plan, records),
-        "approvals": list(values.get("approvals") or ()),
+        "approvals": [{**row, "text": conceal(row["text"])} for row in values.get("approvals") or ()],
         "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
         "heard": [_heard_row(e) for e in journal if "at" in e.get("heard", ())],
         "late": late_rows(journal),
@@ -531,8 +531,8 @@ def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping
     assumption_text = plan.get("speak") if entry["step"] == PLANNING else record_of(records, entry["step"])["result"]
     row: QuestionRow = {
         "id": entry["id"],
-        "question": asked.get("question"),
-        "answer": entry["text"],
+        "question": conceal(asked["question"]) if asked.get("question") else None,
+        "answer": conceal(entry["text"]),
         "by": asked.get("by", "user"),
         "assumed": assumed,
         "assumption": str(assumption_text or "") if assumed else "",
@@ -541,13 +541,13 @@ def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping
 
 
 def _heard_row(entry: JournalEntry) -> HeardRow:
-    return {"id": entry["id"], "text": entry["text"], "at": entry["at"], "step": entry["heard"].get("step")}
+    return {"id": entry["id"], "text": conceal(entry["text"]), "at": entry["at"], "step": entry["heard"].get("step")}
 
 
 def late_rows(journal: Sequence[JournalEntry]) -> list[LateRow]:
     """Return what the user said that nobody heard."""
     late = [e for e in journal if e.get("heard") and "at" not in e["heard"]]
-    return [{"id": e["id"], "text": e["text"], "at": e["at"]} for e in late]
+    return [{"id": e["id"], "text": conceal(e["text"]), "at": e["at"]} for e in late]
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:

@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
-from donewhen.testing import call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.runs import Outbox, last_seen, scripted, sending, step
 
@@ -106,3 +106,24 @@ async def test_an_exception_is_stored_without_its_secret() -> None:
     flow = await play(model, [send], settings={"confirm": "never", "limits": {"rounds": 3}, "on_exhausted": "deliver"})
     assert SECRET not in json.dumps(flow.values, default=str)
     assert not model.failures
+
+
+async def test_a_credential_that_a_user_wrote_goes_to_the_model_and_into_no_list_and_no_receipt() -> None:
+    """R18: in a goal, an answer, a question that repeats it, and words to a run that waits; its Run has the goal."""
+    asking = ask_user(f"Is {SECRET} still valid?", ["yes", f"no, {SECRET} is old"])
+    model = ScriptedModel(roles={"triage": [asking, answer("Noted.")]})
+    settings = {"when_busy": "next_round", "answered_by": {"question": "desk"}}
+    async with Agent(model, storage="memory:", settings=settings) as agent:
+        run = await agent.start(f"oops, {SECRET}", thread_id="t")
+        assert SECRET in str(model.requests[0])
+        assert SECRET in run.goal
+        await agent.tell("t", f"and {SECRET}")
+        shown = [*await agent.pending(), *[each.to_dict() for each in await agent.threads()]]
+        shown.append((await agent.info("t")).to_dict())
+        assert "oops, [redacted]" in str(shown)
+        assert SECRET not in str(shown)
+        done = await agent.resume(run, f"yes, {SECRET}", by="desk")
+    assert done.receipt
+    assert done.receipt["questions"][0]["answer"] == "yes, [redacted]"
+    assert SECRET not in str(done.receipt)
+    assert SECRET not in str((await agent.info("t")).to_dict())
