@@ -43,7 +43,8 @@ def admit(run: Run, row: Json, values: Mapping[str, Any], answer: Any, question:
     who gives it. `values` are the run's state.
     """
     queued = queued_answers_to(run, row) if row.get("status") == "queued" else {}
-    return {**queued, **address_answer(run.without(queued) if queued else run, values, answer, question, by)}
+    left = run.without(queued) if queued else run
+    return {**queued, **address_answer(left, values, answer, question, by, queued)}
 
 
 def queued_answers(row: Json) -> Json:
@@ -57,15 +58,24 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
-def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: str = "", by: str | None = None) -> Json:
+def address_answer(
+    run: Run,
+    values: Mapping[str, Any],
+    answer: Any,
+    question: str = "",
+    by: str | None = None,
+    taken: Mapping[str, Any] | None = None,
+) -> Json:
     """Return the answer as `{question id: answer}`, each signed by who gives it, unless that is None: they are then.
 
-    Raises StaleAnswer unless all these questions are open; it says what was decided on those of the run's state.
+    Raises StaleAnswer unless all these questions are open; it says what was decided on those of the run's state, and
+    who gave the answers that were `taken` and that the state does not have yet, by id.
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
-        decided = say_decided(values, answer, question) or _say_end(run, values) or say_decided(values, last=True)
+        decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
+        decided = decided or _say_end(run, values) or say_decided(values, last=True)
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}")
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
@@ -73,7 +83,8 @@ def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: s
     if unknown := [str(id) for id in answers if id not in pauses]:
         open_text = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
-        text = f"nothing waits under {', '.join(unknown)}{say_decided(values, answers)}; {open_text}"
+        decided = "".join(say_taken(taken, id, id) for id in unknown) or say_decided(values, answers)
+        text = f"nothing waits under {', '.join(unknown)}{decided}; {open_text}"
         raise StaleAnswer(f"{text}. To answer that: {how}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, signed in answers.items():
@@ -91,6 +102,14 @@ def address_answer(run: Run, values: Mapping[str, Any], answer: Any, question: s
     return {id: sign(value, by) for id, value in answers.items()}
 
 
+def say_taken(taken: Mapping[str, Any] | None, answer: Any, question: str) -> str:
+    """Return who gave the answers that were taken for a worker, to the questions that an answer names or to all."""
+    given = taken or {}
+    ids = [id for id in given if id in _named_by(answer, question)] or ([] if question else [*given])
+    names = {id: read_signed(given[id])[1] for id in ids}
+    return "".join(f"; {id} was answered{f' by {name}' if name else ''} already" for id, name in names.items())
+
+
 def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "", *, last: bool = False) -> str:
     """Return what was decided on the questions that an answer names, when and by whom; "" if nothing is known.
 
@@ -104,8 +123,11 @@ def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "
     rows.sort(key=lambda row: str(row["at"]))
     if last:
         return "".join(map(_say_row, rows[-1:]))
-    named = {question, *(answer if isinstance(answer, Mapping) else ()), *named_pauses(answer)}
-    return "".join(_say_row(row) for row in rows if row["id"] in named)
+    return "".join(_say_row(row) for row in rows if row["id"] in _named_by(answer, question))
+
+
+def _named_by(answer: Any, question: str) -> set[str]:
+    return {question, *(answer if isinstance(answer, Mapping) else ()), *named_pauses(answer)}
 
 
 def _say_end(run: Run, values: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ from donewhen.agent.gate import (
     queued_answers_to,
     resume_command,
     say_decided,
+    say_taken,
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
@@ -900,15 +901,16 @@ class Runner:
         await self._settle_left(thread_id)
         async with self.storage.writer() as (saver, store):
             run, row, values = await self._read_open(saver, store, thread_id)
+            taken = queued_answers(row)
             if run.status == "running":
-                ids = [pause["id"] for pause in run.pending]
-                run = run.without(await read_left_answers(store, thread_id, ids), "running")
-            answers = storable(_address_open(run, values, answer, question, by))
+                left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
+                taken = {**taken, **{id: entry["answer"] for id, entry in left.items()}}
+                run = run.without(left, "running")
+            answers = storable(_address_open(run, values, answer, question, by, taken))
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
-            taken = await _is_taken(store, thread_id, answers)
-        if (
-            not taken
-        ):  # nobody works on it, or the holder is beginning its work, or ends without having seen the answers
+            at_work = await _is_taken(store, thread_id, answers)
+        # Else nobody works on it, or the holder is beginning its work, or ends without having seen the answers.
+        if not at_work:
             await self._queue_left(thread_id, [] if lost else answers)
         if lost:
             raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
@@ -1161,14 +1163,16 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
     raise StaleAnswer(f"thread {thread_id} waits no longer for an answer to {', '.join(ids)}")
 
 
-def _address_open(run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str) -> Json:
-    """Return the answers by id, signed, if they can be understood.
+def _address_open(
+    run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str, taken: Mapping[str, Any]
+) -> Json:
+    """Return the answers by id, signed, if they can be understood. `taken` as in `address_answer`.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
-        decided = say_decided(values, answer, question)
+        decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on{decided}")
-    answers = address_answer(run, values, answer, question, by)
+    answers = address_answer(run, values, answer, question, by, taken)
     check_understood(run, answers)
     return answers

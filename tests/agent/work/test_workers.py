@@ -187,9 +187,10 @@ async def test_an_answer_waits_for_the_step_that_works_on_another(storage: Any) 
         await painting.begun.wait()
         with pytest.raises(ThreadBusy, match="submit_answer"):
             await agent.resume(thread, {"s2.q1": "oak"})
-        await agent.submit_answer(thread, {"s2.q1": "oak"})
-        for second in ({"s2.q1": "pine"}, {"s1.q1": "red"}, "pine"):
-            with pytest.raises(StaleAnswer, match="waits for no other answer: it is being worked on"):
+        await agent.submit_answer(thread, {"s2.q1": "oak"}, by="mira")
+        for second, id in (({"s2.q1": "pine"}, "s2.q1"), ({"s1.q1": "red"}, "s1.q1"), ("pine", "s2.q1")):
+            stale = f"waits for no other answer: it is being worked on.*; {id} was answered( by mira)? already"
+            with pytest.raises(StaleAnswer, match=stale):
                 await agent.submit_answer(thread, second)
         painting.go_on.set()
         await heard(agent, thread)
@@ -216,6 +217,20 @@ async def test_an_answer_waits_for_a_step_that_was_cut_off(storage: Any) -> None
         painting.assert_done(await agent.run_submitted(thread))
 
 
+async def test_an_answer_to_what_is_answered_and_queued_says_by_whom(storage: Any) -> None:
+    """C04: and names no earlier decision. Of somebody who gave no name it says only that the question was answered."""
+    plan = submit_plan([{"content": "Ask", "done_when": "known"}])
+    model = ScriptedModel(roles={"triage": [plan] * 2, "execute": [ask_user("Which?", ["a", "b"])] * 2})
+    async with Agent(model, storage=storage, settings=FREE) as agent:
+        for by, says in (("mira", "s1.q1 was answered by mira already"), ("", "s1.q1 was answered already")):
+            run = await agent.start("ask")
+            await agent.submit_answer(run, "a", by=by)
+            for verb in (agent.resume, agent.submit_answer):
+                for question in ("s1.q1", None):
+                    with pytest.raises(StaleAnswer, match=f"it is queued; {says}$"):
+                        await verb(run.thread_id, "b", question=question, by="tom")
+
+
 @pytest.mark.parametrize("way", ["resume", "graph"])
 async def test_an_answer_given_here_takes_along_what_waits_for_a_worker(storage: Any, way: str) -> None:
     """M11, C07: `resume` displaces no answer that was submitted; a plain one is for what is still open."""
@@ -224,9 +239,10 @@ async def test_an_answer_given_here_takes_along_what_waits_for_a_worker(storage:
     async with painting.agent(storage) as agent:
         thread = await agent.submit("hang the picture")
         await agent.run_submitted(thread)
-        await agent.submit_answer(thread, {"s1.q1": "blue"})
-        with pytest.raises(StaleAnswer):
-            await agent.resume(thread, {"s1.q1": "red"})
+        await agent.submit_answer(thread, {"s1.q1": "blue"}, by="mira")
+        for verb in (agent.resume, agent.submit_answer):
+            with pytest.raises(StaleAnswer, match=r"nothing waits under s1.q1; s1.q1 was answered by mira already"):
+                await verb(thread, {"s1.q1": "red"})
         if way == "resume":
             await agent.resume(thread, "oak")
         else:
