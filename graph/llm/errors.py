@@ -30,7 +30,8 @@ _ADVICE = {
     "connection": "The connection to the model failed or broke off. Check the network and OPENAI_BASE_URL.",
     "auth": "The model provider refused the credentials. Set a valid key, as OPENAI_API_KEY or the provider's own.",
     "quota": "The account at the model provider has no credit left. Add credit there, or set another key.",
-    "model_not_found": "The provider does not offer this model to this key. Set DONEWHEN_MODEL to one that it offers.",
+    "model_not_found": "The provider does not offer this model to this key. Set DONEWHEN_MODEL to one that it offers; "
+    "with OPENAI_BASE_URL, what stands before a colon is a part of the name unless it is a known provider.",
     "wrong_path": "The server has nothing at this address. Check OPENAI_BASE_URL, or the address of the model: {url}.",
     "context_too_long": "The request is longer than the model accepts. Lower `observation_chars`, or change the model.",
     "too_many_tools": "The request has more tools than the model's server takes. Lower `tool_selection`.",
