@@ -395,7 +395,8 @@ class Agent:
         """Return a worker for the submitted and scheduled runs of all agents with this storage and `queue`.
 
         `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained, as by
-        SIGTERM. Raises ConfigError for a `concurrency` below 1.
+        SIGTERM. `concurrency`: the most runs at once; a process works on at most 16 on PostgreSQL, so start several for
+        more. Raises ConfigError for a `concurrency` below 1.
         """
         if concurrency < 1:
             raise ConfigError(f"a worker carries on at least one run at once, not {concurrency}")

@@ -76,7 +76,7 @@ OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 
 
 class Worker:
-    """Carries out the runs of a queue, at most `concurrency` at once (on PostgreSQL 16); others wait in the database.
+    """Carries out the runs of a queue, at most `concurrency` at once; the others wait in the database.
 
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
     take turns: each owner's first thread comes before any second one. An owner's threads are taken in the order in
@@ -102,6 +102,7 @@ class Worker:
         self.concurrency: int = min(
             concurrency, storage.at_once
         )  # more would wait for the storage, and no other worker could take them
+        self._wanted = concurrency
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.report = report
@@ -178,6 +179,9 @@ class Worker:
 
     async def _work(self) -> None:
         pause, problem = self._poll, ""
+        if self.concurrency < self._wanted:
+            most = f"works on at most {self.concurrency} runs at once, not {self._wanted}"
+            _log.warning("A worker on this storage %s: for more, start more processes.", most)
         try:
             while not self._draining:
                 try:

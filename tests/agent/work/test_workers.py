@@ -297,6 +297,17 @@ async def test_the_first_submitted_is_the_first_taken(storage: Any, workers: int
             assert (await heard(agent, held))[-1][0]["type"] == "outcome"
 
 
+async def test_a_worker_that_may_not_do_so_much_at_once_says_so(storage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """R17: what it was asked for is more than one process does on its storage, as on PostgreSQL."""
+    async with Agent("demo", storage=storage) as agent:
+        for concurrency in (min(storage.at_once, 99), storage.at_once + 1):
+            async with agent.worker(concurrency=concurrency):
+                await asyncio.sleep(0)
+    (text,) = [each.getMessage() for each in caplog.records if each.name == "donewhen.work"]
+    most = f"at most {storage.at_once} runs at once, not {storage.at_once + 1}"
+    assert text == f"A worker on this storage works on {most}: for more, start more processes."
+
+
 async def test_what_is_queued_is_not_displaced(storage: Any) -> None:
     """M11: a goal on a thread that waits for a worker is refused, unless that is put away; `resume` does it here."""
     async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("three")]}), storage=storage) as agent:
