@@ -17,7 +17,7 @@ from donewhen.graph.receive import GIVEN, clean_message, goal_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, StaleAnswer
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
-from donewhen.state.values import json_problem, storable
+from donewhen.state.values import json_problem, same_json, storable
 
 GoalInput = str | Sequence[Any]
 """A text, content blocks (`{"type": "text", "text": …}`), or messages; the last message is the request."""
@@ -160,11 +160,14 @@ def with_context(settings: Settings, context: Any) -> Settings:
 
 
 def _plain_metadata(metadata: Any) -> Json:
-    """Return metadata as plain JSON; what is no JSON value becomes text. Raises ConfigError if that is impossible."""
+    """Return metadata as plain JSON. Raises ConfigError for what would be read as something else."""
     if not isinstance(metadata, Mapping):
         raise ConfigError(f"metadata is a dict, not {type(metadata).__name__}")
     try:
-        plain = storable(json.loads(json.dumps(dict(metadata), default=str, allow_nan=False)))
+        plain = json.loads(json.dumps(given := dict(metadata), allow_nan=False))
+        if not same_json(plain, given):
+            raise ValueError("it holds a key that is no text")
+        plain = storable(plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"metadata cannot be stored: {error}") from None
     if problem := json_problem(plain):
