@@ -666,9 +666,11 @@ class Agent:
         if (request_id := options.get("request_id")) == "":  # such as a blank cell
             raise ConfigError("request_id is empty: name the request, or leave it out")
         runner = self._with_output(options.get("output_type"))
+        context = options.get("context")
+        settings = with_context(runner.merge(options.get("settings")), context)
         request = Request(
             read_goal(goal),
-            with_context(runner.merge(options.get("settings")), options.get("context")),
+            settings,
             options.get("metadata"),
             options.get("owner", ""),
             template=options.get("template"),
@@ -676,6 +678,7 @@ class Agent:
             restart=options.get("restart", False),
             id=request_id or "",
             instead_of=options.get("instead_of") or "",
+            context=None if context is None else settings.tool_context,
         )
         return id_of(options.get("thread_id") or request_id or uuid4()), runner, request
 

@@ -56,6 +56,8 @@ class Request:
     """The caller's id of the request: a second request with this id on the thread is the same one, delivered again."""
     instead_of: str = ""
     """The id of the message of an earlier request, whose place it takes; "" comes after all others."""
+    context: Json | None = None
+    """What it names for its tools, by which a request delivered again is compared; None if it names nothing."""
 
     def __post_init__(self) -> None:
         """Give the request's message an id, mark a message that comes with a plan, and check the caller's data.
@@ -80,7 +82,7 @@ class Request:
     def is_delivered(self, thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         """Return whether the thread already has the request with this caller's id, be it queued, begun or ended.
 
-        Raises ConfigError if that has another goal.
+        Raises ConfigError if that has another goal or, as far as it is known, another context.
         """
         self.check_owner(thread_id, row)
         goals = [
@@ -96,6 +98,9 @@ class Request:
             is_shown = goals and self.owner == (row.get("owner") or "")
             known_goal = f", with the goal {goals[-1].strip()[:200]!r}" if is_shown else ""
             raise ConfigError(f"request_id {self.id!r} was given before{known_goal}: {hint}")
+        if goals and self._has_other_context(row, values):
+            hint = "another context needs an id of its own"
+            raise ConfigError(f"request_id {self.id!r} was given before, with another context: {hint}")
         return True
 
     def displaced_by_it(
@@ -112,6 +117,12 @@ class Request:
         stays = {*_known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
         leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
         return {**(row.get("put_out") or {}), **leaving}
+
+    def _has_other_context(self, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+        """Return whether a thread's row has another context than this request, which is there and is the last one."""
+        is_last = queued_request(row) == self.id or (not queued_request(row) and values.get("turn") == 1)
+        stored = (row.get("settings") or {}).get("tool_context")
+        return is_last and self.context is not None and not same_json(stored, self.context)
 
     @property
     def goal(self) -> str:

@@ -370,7 +370,8 @@ async def test_what_cannot_be_steered_says_why() -> None:
 
 async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> None:
     """C06: whoever gives two goals one id is told the first of them, while that is queued, waits, works and when it has
-    ended; the same goal with other white space, or with an image, is a second delivery."""
+    ended; the same goal with other white space, or with an image, is a second delivery. Another context is another
+    request, too, until a later request of the thread has taken its place."""
     image = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
     goal = [{"type": "text", "text": "do it"}, image]
     agent = Agent(sending(HI), [Outbox().tool()], storage=storage)
@@ -379,10 +380,13 @@ async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> Non
         for deliver in (agent.submit, agent.start):
             with pytest.raises(ConfigError, match="request_id 'may/1' was given before, with the goal 'do it'"):
                 await deliver("do something else", request_id="may/1")
+            with pytest.raises(ConfigError, match="request_id 'may/1' was given before, with another context: "):
+                await deliver(goal, request_id="may/1", context={"order": 2})
             for again in (goal, "  do it\n"):
                 await deliver(again, request_id="may/1")
+                await deliver(again, request_id="may/1", context={"order": 1})
 
-    await agent.submit(goal, request_id="may/1")
+    await agent.submit(goal, request_id="may/1", context={"order": 1})
     await send_both()
     await agent.run_submitted("may/1")
     assert (await agent.get("may/1")).status == "waiting"
@@ -393,6 +397,7 @@ async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> Non
     await send_both()
     assert len(await agent.threads()) == 1
     await agent.submit("do something else", request_id="may/2", thread_id="may/1")
+    await agent.submit(goal, request_id="may/1", context={"order": 2})  # of this one the thread has the context no more
 
 
 async def test_an_answer_goes_to_the_workers_that_have_the_tools(storage: Storage) -> None:
