@@ -219,11 +219,12 @@ class ThreadTable:
             where, values = [*where, "owner = ?"], [owner]
         if after is not None:
             where, values = [*where, "(asked, thread_id) > (?, ?)"], [*values, *after]
-        each = f"{_SELECT} WHERE {' AND '.join(where)} AND status = '{{0}}' ORDER BY asked, thread_id LIMIT ?"
-        both = " UNION ALL ".join(f"SELECT * FROM ({each}) AS {{0}}".format(status) for status in ("waiting", "queued"))
-        rows = await self.store.read_rows(
-            f"{both} ORDER BY asked, thread_id LIMIT ?", [*values, limit, *values, limit, limit]
-        )
+        each = f"{_SELECT} WHERE {' AND '.join(where)} AND status = '{{}}' ORDER BY asked, thread_id LIMIT ?"
+        rows = list[tuple[Any, ...]]()
+        for status in ("waiting", "queued"):
+            rows += await self.store.read_rows(each.format(status), [*values, limit])
+        asked = 1 + COLUMNS.index("asked")
+        rows = sorted(rows, key=lambda row: (row[asked], row[0]))[:limit]
         return [self._read_listed(row) for row in rows]
 
     async def find_unsettled(self, limit: int) -> list[str]:
