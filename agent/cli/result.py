@@ -138,6 +138,8 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
         run.status, "red"
     )
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
+    if run.outcome and run.outcome["code"] == "scheduled":
+        terminal.line(terminal.say("scheduled_by"))
     if run.outcome and run.problem:
         terminal.line(shorten(run.problem, 500), "yellow")
     if run.status == "running":
