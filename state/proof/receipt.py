@@ -363,6 +363,10 @@ class Outcome(TypedDict):
     receipt: Receipt
 
 
+def _approval_row(row: ApprovalRow) -> ApprovalRow:
+    return {**row, "text": conceal(row["text"])}
+
+
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
@@ -377,7 +381,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
         "steps": [_step_row(step, record_of(records, step["id"]), journal) for step in plan.get("steps", ())],
         "replaced": replaced_rows(plan, records),
-        "approvals": [{**row, "text": conceal(row["text"])} for row in values.get("approvals") or ()],
+        "approvals": [_approval_row(row) for row in values.get("approvals") or ()],
         "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
         "heard": [_heard_row(e) for e in journal if "at" in e.get("heard", ())],
         "late": late_rows(journal),
