@@ -101,6 +101,11 @@ def openapi_tools(
     interrupted call took effect, and have a check, `<get>_shows`.
     Raises ToolError for a document that cannot be used, for one without an address, and for an unknown name in `only`.
     """
+    if isinstance(only, str):
+        raise ToolError(f"only={only!r} is a text: pass a list of names, only=[{only!r}]")
+    for name, value in ({} if headers is None or callable(headers) else headers).items():
+        if not isinstance(value, str):
+            raise ToolError(f"the header {name} is {_kind(value)}, not a text: is its key set?")
     read = Document(load_document(document))
     api = _Api(base_url, headers, dict(params or {}), client, seconds, read.key_names())
     operations = list[Operation]()
@@ -303,11 +308,18 @@ def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.He
 
     merged = httpx.Headers()
     for name, value in [*declared.items(), *owners.items()]:
+        if not isinstance(value, str):
+            raise ToolException(f"Not called: the header {name} is {_kind(value)}, not a text.")
         text = value.strip()  # a token that was read from a file ends in a newline
         if not (text.isascii() and text.isprintable()):
             raise ToolException(f"Not called: the header {name} has a character that no header can have.")
         merged[name] = text
     return merged
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, without the value, which may be a key."""
+    return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[str]:

@@ -807,6 +807,18 @@ def test_names_do_not_go_by_the_order_of_the_document() -> None:
     ] * 2
 
 
+async def test_options_of_the_wrong_type_are_refused() -> None:
+    """X21: a key that is not set, and a name that is no list of names; a function's are refused at the call."""
+    with pytest.raises(ToolError, match="the header Authorization is None"):
+        openapi_tools(PAYMENTS, base_url="http://127.0.0.1", headers={"Authorization": None})  # type: ignore[dict-item]
+    with pytest.raises(ToolError, match="only='GetCharge' is a text: pass a list"):
+        openapi_tools(PAYMENTS, base_url="http://127.0.0.1", only="GetCharge")
+    with ApiServer() as server:
+        tool = tools_of(PAYMENTS, server, headers=lambda: {"Authorization": None})["GetCharge"]
+        assert "Not called: the header Authorization is None" in await tool.ainvoke({"charge": "ch_1"})
+        assert server.sent == []
+
+
 async def test_an_operation_is_sent_to_its_own_server() -> None:
     """X21: servers of a path replace those of the document, and those of an operation both; `base_url` replaces all."""
     with ApiServer(answer=lambda _: (200, {})) as one, ApiServer(answer=lambda _: (200, {})) as two:
