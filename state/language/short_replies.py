@@ -42,6 +42,12 @@ _ASKS = pattern("[?？¿؟]")
 _DROPPED = pattern("['’‘´`]")
 _PAUSES = pattern(r"[.,!;:…。、，！；：¡\"“”„«»()*_\-–—・「」]+")
 _SIGNS = pattern("[👍👌✅🙏😊🙂❤👎❌🛑]")
+_NAMES: Mapping[str, str] = {
+    ":+1:": "👍", ":thumbsup:": "👍", ":ok_hand:": "👌", ":white_check_mark:": "✅", ":pray:": "🙏", ":heart:": "❤",
+    ":-1:": "👎", ":thumbsdown:": "👎", ":x:": "❌", ":octagonal_sign:": "🛑",
+}  # fmt: skip
+"""The names that chats such as Slack write for these signs."""
+_NAMED = pattern(r"(:[a-z0-9_+-]{1,20}:)(?::skin-tone-[2-6]:)?")
 _SPACELESS = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -69,7 +75,8 @@ def read_word(text: str) -> Meaning | None:
     """Return what a short reply can only mean; a leading slash is ignored. A question means nothing."""
     if len(text) > MOST_CHARS or _ASKS.search(text):
         return None
-    folded = _fold(fold_words(text).removeprefix("/"))
+    shown = _NAMED.sub(lambda named: _NAMES.get(named[1], named[0]), text)
+    folded = _fold(fold_words(shown).removeprefix("/"))
     if not folded:
         return None
     meanings = {each.meaning for each in _phrases() if folded in each.main}

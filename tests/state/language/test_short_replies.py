@@ -73,6 +73,13 @@ def test_a_short_reply_means_the_same_at_every_pause_in_every_language() -> None
     assert {read_word(text) for text in words_of("beside")} == {None}
 
 
+def test_signs_that_a_chat_spells_out_mean_what_they_show() -> None:
+    """C11: Slack writes 👍 as `:+1:`; a bare `+1` may be an amount, and other names mean nothing."""
+    spelled = {":+1:": "yes", "Yes :thumbsup::skin-tone-3:": "yes", ":x:": "no", ":+1: :pray:": "yes"}
+    assert {text: read_word(text) for text in spelled} == spelled
+    assert [read_word(text) for text in ("+1", "-1", ":tada:", ":+1: but :x:", ":skin-tone-3:")] == [None] * 5
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_lists_stay_short(language: str) -> None:
     """C11: they are lists of words, and no attempt to understand people."""
@@ -81,7 +88,7 @@ def test_the_lists_stay_short(language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["YES", " Yes! ", "“ok”", "ＯＫ", "Да.", "好。", "👍🏽", "/cancel", "Später", "Si, gracias"]
+    "text", ["YES", " Yes! ", "“ok”", "ＯＫ", "Да.", "好。", "👍🏽", "/cancel", "Später", "Si, gracias", ":-1:"]
 )
 def test_a_short_reply_is_folded(text: str) -> None:
     """C09: case, width, quotes, full stops and accents of Latin letters do not matter."""
