@@ -74,6 +74,10 @@ class UndoReport:
     """Calls that may have changed something that undo cannot restore: `{id, step, tool, why}`."""
     dry_run: bool = False
     """True if nothing was changed: the report says what an undo would do."""
+    earlier: str = ""
+    """The latest request before this one with changes that stay, such as `2:`, which is what to give as `step`; "" if
+    there is none.
+    """
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -109,6 +113,8 @@ class Undoing:
             (key, entry) for key, entry in entries if (key, entry) not in chosen and not entry.get("undone")
         ]
         self._turn = current
+        before = [entry["turn"] for _, entry in self._others if entry["turn"] < turn]
+        self._earlier = f"{max(before)}:" if before else ""
         tools = {entry["tool"] for _, entry in chosen if entry.get("by_tool")}
         found = {tool: undo_of(tool) for tool in {*tools, *(entry["tool"] for entry in journal)}}
         self._undos = {tool: undo for tool, undo in found.items() if undo and not isinstance(undo, str)}
@@ -228,7 +234,7 @@ class Undoing:
         )  # fmt: skip
         results = {change.result for change in changes}
         status = "refused" if "refused" in results else "undone" if "restored" in results else "nothing"
-        return UndoReport(self._thread_id, status, changes, self.beyond)  # type: ignore[arg-type]
+        return UndoReport(self._thread_id, status, changes, self.beyond, earlier=self._earlier)  # type: ignore[arg-type]
 
 
 async def read_undoing(store: ThreadStore, thread_id: str, values: Json, step: str | None, undo_of: UndoOf) -> Undoing:

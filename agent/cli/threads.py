@@ -294,6 +294,8 @@ def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_
     lines = [_change_line(change, dry_run=dry_run) for change in report.changes]
     if report.status == "refused":
         lines.append("Take back what was changed since, and undo again, or keep the file.")
+    if report.status == "nothing" and report.earlier:
+        lines.append(f"No file was changed. An earlier request has changes: --step {report.earlier}")
     lines += [f"not undone    {row['id']}  {row['tool']}: {row['why']}" for row in report.beyond]
     view.finish(report.to_dict(), lines, "No file was changed.")
     if report.status == "refused":

@@ -363,10 +363,6 @@ class Outcome(TypedDict):
     receipt: Receipt
 
 
-def _approval_row(row: ApprovalRow) -> ApprovalRow:
-    return {**row, "text": conceal(row["text"])}
-
-
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
@@ -381,7 +377,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
         "steps": [_step_row(step, record_of(records, step["id"]), journal) for step in plan.get("steps", ())],
         "replaced": replaced_rows(plan, records),
-        "approvals": [_approval_row(row) for row in values.get("approvals") or ()],
+        "approvals": _approval_rows(values),
         "questions": [_question_row(e, plan, records) for e in journal if e["source"] == "user" and not e.get("heard")],
         "heard": [_heard_row(e) for e in journal if "at" in e.get("heard", ())],
         "late": late_rows(journal),
@@ -527,6 +523,11 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the schedule, if a person saw and approved one."""
     approved = (values.get("approval") or {}).get("plan") or {}
     return dict(approved["schedule"]) if approved.get("schedule") else None
+
+
+def _approval_rows(values: Mapping[str, Any]) -> list[Any]:
+    """Return the decisions, without credentials in what was said."""
+    return [{**row, "text": conceal(row["text"])} for row in values.get("approvals") or ()]
 
 
 def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping[str, StepRecord]) -> QuestionRow:

@@ -445,10 +445,13 @@ async def test_the_last_request_is_undone_and_earlier_ones_by_number(work: Path)
     async with an_agent(model, work, "memory:") as agent:
         run = await agent.start("first", thread_id="t")
         run = await agent.start("second", thread_id="t")
-        assert by_path(await agent.undo(run)) == {"log.txt": "restored"}
-        assert (await agent.undo(run)).status == "nothing"
+        last = await agent.undo(run)
+        assert (by_path(last), last.earlier) == ({"log.txt": "restored"}, "1:")
+        again = await agent.undo(run)
+        assert (again.status, again.earlier) == ("nothing", "1:")
         assert (work / "log.txt").read_text() == "one\na\n"
-        earlier = await agent.undo(run, "1:s1")
+        earlier = await agent.undo(run, again.earlier)
+        assert earlier.earlier == ""
         assert [change.id for change in earlier.changes] == ["1:s1.1"]
         assert (work / "log.txt").read_text() == "one\n"
 
