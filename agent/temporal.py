@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Never, TypedDict, Unpack
 from uuid import uuid4
 
+from pydantic import TypeAdapter
 from temporalio import activity, workflow
 from temporalio.client import (
     Client,
@@ -388,8 +389,8 @@ class TemporalRuns:
             )
         if isinstance(settings := order_options.get("settings"), Settings):
             order_options["settings"] = settings.model_dump(mode="json", exclude_unset=True)
-        if not isinstance(order_options.get("output_type", {}), Mapping):
-            raise ConfigError("output_type: a workflow takes a JSON Schema, such as TypeAdapter(Offer).json_schema()")
+        if not isinstance(wanted := order_options.get("output_type", {}), Mapping):
+            order_options["output_type"] = _schema_of(wanted)
         if not isinstance(goal, str | Sequence | None) or any(
             not isinstance(each, str | Mapping) for each in goal or ()
         ):
@@ -399,6 +400,15 @@ class TemporalRuns:
         request_id = request_id or ""
         thread_id = str(order_options.pop("thread_id", "") or request_id or uuid4())
         return thread_id, request_id, Order(goal, order_options, True, dead_after=self._dead_after)
+
+
+def _schema_of(wanted: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type. `Agent.get(…, output_type=…)` reads the output as that. Raises ConfigError."""
+    try:
+        return TypeAdapter(wanted).json_schema()
+    except Exception as error:  # Pydantic raises many errors for a type without a schema
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"output_type: there is no JSON Schema of {wanted!r} ({reason})") from None
 
 
 def _goal_id(goal: Any) -> str:

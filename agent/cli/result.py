@@ -197,6 +197,9 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
             yield from _detail_lines(row, terminal)
     for row in receipt.get("effects", ()) if details else ():
         yield _effect_line(row, terminal)
+    for row in receipt.get("approvals", ()) if details else ():
+        if row["kind"] == "effect":
+            yield _doubt_line(row, terminal)
     if details and receipt.get("output"):
         yield from _data_lines(receipt["output"], terminal)
     if details and receipt.get("audit"):
@@ -214,6 +217,16 @@ def _effect_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
     line = f"    [{row['id']}] {terminal.shorten(call_text(row), 100)} {terminal.marks['arrow']} "
     line += f"{words[f'effect_{result}']}{said}{why}{settled}{'  ' if sources else ''}{sources}"
     return line, "dim" if result == "done" else "yellow"
+
+
+def _doubt_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
+    """Return what a person, or the settings, said about a call of which nobody knew whether it took effect."""
+    words = terminal.texts("page")
+    by = row.get("name") or words["by_you" if row["by"] == "user" else "by_policy"]
+    decided = words.get(f"decided_{row['decision']}", row["decision"])
+    text = f" – {terminal.shorten(row['text'], 200)}" if row.get("text") else ""
+    call = f"{terminal.shorten(call_text(row), 100)} {terminal.marks['arrow']} " if row.get("tool") else ""
+    return f"    {words['about_effect']}: {call}{decided}{text} ({by})", "dim"
 
 
 def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:

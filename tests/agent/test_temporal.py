@@ -293,6 +293,20 @@ async def test_a_policy_answers_a_question_that_nobody_answered(world: World) ->
     assert world.bank.lines == ["account-1 0"]
 
 
+async def test_a_type_of_the_result_is_sent_as_its_schema(world: World) -> None:
+    """X07: `output_type` is what it is for `Agent.submit`: a class, or a JSON Schema; the run is asked for that."""
+    world.worker()
+    with pytest.raises(ConfigError, match="there is no JSON Schema of"):
+        await world.runs.start("charge account-1, 1 times", output_type=Client)
+    for wanted in (list[int], {"type": "array", "items": {"type": "integer"}}):
+        handle = await world.runs.start("charge account-1, 1 times", settings=ASKS, output_type=wanted)
+        await until(handle.pending)
+        async with world.bank.agent() as agent:
+            assert (await agent.resume(handle.thread_id, output_type=list[int])).status == "waiting"
+            with pytest.raises(ConfigError, match="output_type: the run was started with another one"):
+                await agent.resume(handle.thread_id, output_type=list[str])
+
+
 async def test_runs_stay_with_the_version_that_they_began_with(world: World) -> None:
     """X07: a run that waits goes on with a worker of its version, although new runs begin with the next one."""
     old = world.worker("1")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from donewhen.agent.cli.result import receipt_lines
 from donewhen.agent.cli.screen.asking import Later, Person
 from donewhen.agent.cli.screen.terminal import TAB, clean, shorten
 from donewhen.agent.cli.screen.views import Progress, View
@@ -66,6 +67,24 @@ def test_speech_that_broke_off_is_not_shown() -> None:
         view.show({"type": "speech_restarted", "step": None})
         view.show({"type": "speech", "step": None, "text": "I think so."})
     assert written(where).splitlines() == ["I think so."]
+
+
+def test_what_people_said_about_calls_in_doubt_is_shown() -> None:
+    """S01: whether a call that was cut off took effect, and who said so; decisions about plans are shown elsewhere."""
+    about = {"tool": "pay", "arguments": {"n": 7}, "text": ""}
+    approvals = [
+        {"kind": "plan", "decision": "approve", "by": "user", "text": ""},
+        {"kind": "effect", "decision": "not_happened", "by": "user", "name": "mira", **about},
+        {"kind": "effect", "decision": "happened", "by": "user", **about, "text": "in the ledger"},
+        {"kind": "effect", "decision": "skip", "by": "policy", **about},
+    ]
+    shown = [text.strip() for text, _ in receipt_lines({"approvals": approvals}, screen(), details=True)]
+    assert shown == [
+        "Unknown change: pay(n=7) → it did not happen (mira)",
+        "Unknown change: pay(n=7) → it happened – in the ledger (you)",
+        "Unknown change: pay(n=7) → leave out (by the settings)",
+    ]
+    assert [*receipt_lines({"approvals": approvals}, screen(), details=False)] == []
 
 
 def test_what_happened_stays_and_what_goes_on_is_drawn_below() -> None:
