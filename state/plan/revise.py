@@ -268,6 +268,8 @@ def shown_tools(plan: Mapping[str, Any] | None) -> dict[str, ShownTool]:
 
 def moved_tools(before: Mapping[str, Any], after: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for each tool of both plans that is another one since: see `ShownTool.covers`."""
+    if all(before.get(key) == after.get(key) for key in ("providers", "effects")):
+        return []
     then = shown_tools(before)
     now = [(name, tool) for name, tool in shown_tools(after).items() if name in then]
     return [moved_line(name, then[name], tool, language) for name, tool in now if not then[name].covers(tool)]
