@@ -118,8 +118,9 @@ def openapi_tools(
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
     _warn_of_keys((each for each in operations if only is None or each.name in only), api.keys)
-    by_place = {(each.method, each.path): each for each in operations}
     readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
+    operations = [each.without_need_of_version() if each.path in readers else each for each in operations]
+    by_place = {(each.method, each.path): each for each in operations}
     named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
     made, checked = list[BaseTool](), dict[str, Operation]()
     for operation in operations:
@@ -132,7 +133,9 @@ def openapi_tools(
             back = find_way_back(operation, by_place) if read_back else None
             back_reader = readers.get(back.path) if back else None
             undo = (
-                ApiUndo(operation, back, partial(_object, api, back_reader), api.send) if back and back_reader else None
+                ApiUndo(operation, back, partial(_object, api, back_reader), partial(_send_back, api, back_reader))
+                if back and back_reader
+                else None
             )
             made.append(_tool(api, operation, reader, named, undo))
             if read_back and undo is None:
@@ -154,8 +157,10 @@ class _Api:
     keys: Collection[str] = ()
     """The names of keys in the document, in small letters."""
 
-    async def send(self, operation: Operation, arguments: Mapping[str, Any], *, pages: bool = False) -> tuple[int, Any]:
-        """Return the status of the answer and what it holds. Raises ApiError for 3xx, 4xx and 5xx.
+    async def send(
+        self, operation: Operation, arguments: Mapping[str, Any], *, pages: bool = False
+    ) -> tuple[int, Any, str]:
+        """Return the status of the answer, what it holds, and the ETag. Raises ApiError for 3xx, 4xx and 5xx.
 
         `pages`: what the headers say about further pages is in it, too.
         """
@@ -177,7 +182,7 @@ class _Api:
                 client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer,
             ):
                 status, value = await self._read(operation, answer, secrets, pages)
-                return status, hide_known(value, secrets)
+                return status, hide_known(value, secrets), answer.headers.get("etag", "")
         except TimeoutError:
             raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
         except httpx.TransportError as error:  # of the same type, which tells whether something was sent
@@ -472,10 +477,10 @@ def _tool(
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json, undo: ApiUndo | None) -> Json:
     """Read an object, change it, and read it again; return the result, and how each field changed."""
     place = operation.place_of(arguments)
-    before = await _look(api, reader, place)
+    before, version = await _look_at(api, reader, place)
     kept_change = await undo.keep(arguments, before) if undo else None
     try:
-        status, result = await api.send(operation, arguments)
+        status, result, _ = await api.send(operation, operation.at_version(arguments, version))
     except Exception as error:
         if kept_change and proves_no_effect(error):
             await kept_change.forget()
@@ -553,10 +558,22 @@ def _is_gone(value: Any) -> bool:
 
 async def _look(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:
     """Return what the object with these values of its path is now, or the error, such as that there is none."""
+    return (await _look_at(api, reader, place))[0]
+
+
+async def _look_at(api: _Api, reader: Operation, place: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return what `_look` does, and the object's ETag; "" if it has none."""
     try:
-        return (await api.send(reader, reader.arguments_at(place)))[1]
+        _, value, version = await api.send(reader, reader.arguments_at(place))
+        return value, version
     except Exception as error:  # even of the owner's `headers`: reading back never turns a change into an error
-        return error
+        return error, ""
+
+
+async def _send_back(api: _Api, reader: Operation, operation: Operation, arguments: Json) -> None:
+    """Send what puts an object back, at the version that it has now."""
+    version = (await _look_at(api, reader, operation.place_of(arguments)))[1] if operation.version_argument else ""
+    await api.send(operation, operation.at_version(arguments, version))
 
 
 async def _object(api: _Api, reader: Operation, place: Mapping[str, Any]) -> Any:

@@ -185,10 +185,13 @@ def find_way_back(operation: Operation, operations: Mapping[tuple[str, str], Ope
 
     `operations` are found by method and path.
     """
-    if operation.method in ("put", "patch"):
-        return operation
-    if operation.method == "delete":
-        return operations.get(("put", operation.path))
+    if operation.method in ("put", "patch", "delete"):
+        back = operations.get(("put", operation.path)) if operation.method == "delete" else operation
+        return (
+            back
+            if back and all(each.place in ("path", "body") or not each.required for each in back.parameters)
+            else None
+        )
     if operation.method != "post":
         return None
     below = f"{operation.path.rstrip('/')}/{{"
