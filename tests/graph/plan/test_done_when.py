@@ -8,6 +8,7 @@ from langchain_core.tools import ToolException
 from donewhen import Agent, ConfigError
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play
+from tests.kit.storage.cases import open_storage
 
 GREEN: dict[str, Any] = {"text": "the tests pass", "check": {"tool": "run_tests", "arguments": {}}}
 EFFECTS: dict[str, Any] = {"run_tests": "read", "fix": "write"}
@@ -88,12 +89,14 @@ async def test_a_new_plan_cannot_let_it_go() -> None:
 )
 async def test_what_cannot_be_checked_is_said_at_once(check: dict[str, Any], why: str) -> None:
     """P11: a criterion whose check cannot be used starts and stores nothing; what a worker finds ends as failed."""
-    settings = {"done_when": [{"text": "x", "check": check}]}
-    async with Agent(ScriptedModel(), [run_tests, fix], storage="memory:", effects=EFFECTS) as agent:
-        with pytest.raises(ConfigError, match=f"settings: done_when: the goal, criterion 1: {why}"):
-            await agent.start("mend it", settings=settings)
+    settings, storage = {"done_when": [{"text": "x", "check": check}]}, open_storage("memory:")
+    async with Agent(ScriptedModel(), [run_tests, fix], storage=storage, effects=EFFECTS) as agent:
+        for begin in (agent.start, agent.submit):
+            with pytest.raises(ConfigError, match=f"settings: done_when: the goal, criterion 1: {why}"):
+                await begin("mend it", settings=settings)
         assert await agent.threads() == []
-        found = await agent.run_submitted(await agent.submit("mend it", settings=settings))
+        thread = await Agent("demo", storage=storage).submit("mend it", settings=settings)  # without tools of its own
+        found = await agent.run_submitted(thread)
         assert (found.status, "done_when: the goal, criterion 1" in found.answer) == ("failed", True)
 
 
