@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
+from donewhen.state.records import EFFECTS
 from donewhen.state.settings import Settings
 from donewhen.state.values import FENCE_BYTES, clean_text, storable, store_label
 
@@ -171,15 +172,25 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
     plan = read_plan({key: item for key, item in saved["plan"].items() if key != "revision"}, rules)
     if isinstance(plan, list):
         return {"ending": {"code": "no_plan", "reason": "the saved plan cannot be used: " + "; ".join(plan)}}
+    if (shown := saved["plan"].get("effects")) is None:  # an earlier version kept it, and is asked about nothing more
+        same = {key: item for key, item in plan.items() if key != "effects"}
+    else:
+        same = plan = _with_effects_as_shown(plan, shown)
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": plan_request(open=False)}
-    # A plan that an earlier version kept says nothing of its tools' effects.
-    same = plan if "effects" in saved["plan"] else {key: item for key, item in plan.items() if key != "effects"}
     if saved.get("approved") == revision_of(same):
         effects = {**plan_effects(plan, deps, settings).kinds, **(saved.get("effects") or {})}
         record = approval_record(plan, "user", effects)
         return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
     return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}
+
+
+def _with_effects_as_shown(plan: Json, shown: Mapping[str, str]) -> Json:
+    """Return a saved plan in which no tool has a lesser effect than when it was shown."""
+    now = plan.get("effects") or {}
+    more = {name: each for name, each in shown.items() if EFFECTS.index(each) > EFFECTS.index(now.get(name, "read"))}
+    whole = {**plan, "effects": {**now, **more}}
+    return {**whole, "revision": revision_of(whole)}
 
 
 def was_cut_off(state: RunState) -> bool:

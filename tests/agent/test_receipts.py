@@ -101,7 +101,11 @@ def test_show_says_of_every_write_what_became_of_it(
     storage = f"sqlite:///{tmp_path / 'four.db'}"
     asyncio.run(pay_four(answer, storage))
     shown = shell("show", "four", "--storage", storage).stdout
-    rows = [line.strip().partition("  ")[0] for line in shown.splitlines() if " → " in line and "pay(" in line]
+    rows = [
+        row.partition("  ")[0]
+        for row in map(str.strip, shown.splitlines())
+        if row[:1] == "[" and "pay(" in row and " → " in row
+    ]
     assert rows[0] == '[s1.1] pay(order="1") → done'
     assert rows[1].startswith('[s1.2] pay(order="2") → failed: declined')
     assert "sk-live" not in shown
