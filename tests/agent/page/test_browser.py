@@ -238,7 +238,7 @@ async def test_threads_are_listed_and_opened_again() -> None:
         await tab.click("#new")
         await say(tab, "three and three")
         await tab.wait_for_selector("strong:text('Six')")
-        assert await tab.inner_text(".answer td >> nth=1") == "2"
+        await tab.wait_for_selector(".answer td:text-is('2')")
         assert await tab.locator("#threads li").count() == 2
         assert "beantwortet" in await tab.inner_text("#threads")
         await tab.locator("#threads button", has_text="two and two").click()
