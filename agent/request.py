@@ -46,7 +46,7 @@ class Request:
     owner: str = ""
     plan: Json | None = None
     """`{plan}`: use this plan instead of planning. A schedule's has `approved`, the revision that a person approved,
-    `approval`, the fields of the receipt's row about that, and `effects`, those of its tools as they were shown."""
+    and `approval`, the fields of the receipt's row about that."""
     template: str | None = None
     """The name of a saved plan to use with `parameters`."""
     parameters: Mapping[str, Any] | None = None

@@ -60,7 +60,7 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
 from donewhen.agent.undo import ToolUndo, UndoReport, read_undoing
 from donewhen.agent.work.day_budgets import RunBudget
-from donewhen.agent.work.news import Notifier, store_notification
+from donewhen.agent.work.news import Notifier, queue_of_news, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.agent.work.thread_rows import (
@@ -973,8 +973,7 @@ class Runner:
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
         reason = reason or say_why(snapshot.values.get("language", "en"), "outside")
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
-            notify = row.get("notify") or (self.notifier.queue if self.notifier else None)
-            await update_row(store, thread_id, row, notify=notify)
+            await update_row(store, thread_id, row, notify=queue_of_news(row, self.notifier))
             if self.record and not unbegun:
                 await Recorder(store, thread_id).write("cancel", reason=reason, waiting=run.status == "waiting")
             if unbegun:

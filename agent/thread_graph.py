@@ -102,9 +102,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread_id := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
         async with self.runner.hold(thread_id) as thread:
-            _check_begun(
-                thread, await thread.read()
-            )  # and ids written from now on sort after the thread's latest state, not after `config`'s
+            # Once it is read, ids written from now on sort after the thread's latest state, not after `config`'s.
+            _check_begun(thread, await thread.read())
             known = migrate((await thread.graph.aget_state(config)).values).get("steps") or {}
             supersteps = [[each._replace(values=_whole(each.values, known)) for each in step] for step in supersteps]
             await update_row(thread.store, thread_id, thread.row)

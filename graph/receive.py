@@ -179,7 +179,7 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
     emit(runtime, "plan", plan=plan)
     planned: Json = {"planning": plan_request(open=False)}
     if saved.get("approved") == revision_of(same):
-        effects = {**plan_effects(plan, deps, settings).kinds, **(saved.get("effects") or {})}
+        effects = {**plan_effects(plan, deps, settings).kinds, **(shown or {})}
         record = approval_record(plan, "user", effects)
         return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
     return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}

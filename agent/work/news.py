@@ -141,14 +141,16 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     return id
 
 
+def queue_of_news(row: Mapping[str, object], notifier: "Notifier | None") -> str | None:
+    """Return the queue whose notifications tell of a run; of one that has not begun, that of who ends it."""
+    return str(row.get("notify") or (notifier.queue if notifier else "")) or None
+
+
 async def store_failure(
     store: ThreadStore, thread_id: str, row: Mapping[str, object], problem: str, notifier: "Notifier | None"
 ) -> None:
-    """Store the notification that workers gave up on a run and left it to a person.
-
-    The notifier of who gives up tells of a run that has not begun: nobody else is known.
-    """
-    if notify := row.get("notify") or (notifier.queue if notifier else None):
+    """Store the notification that workers gave up on a run and left it to a person."""
+    if notify := queue_of_news(row, notifier):
         id = hashlib.sha256(f"{thread_id}\n{row.get('updated')}\n{problem}".encode()).hexdigest()[:32]
         data = {"thread_id": thread_id, "status": "running", "goal": str(row.get("goal") or ""), "problem": problem}
         await _store_event(store, {**row, "notify": notify}, id, "failed", data)

@@ -133,7 +133,6 @@ def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, appro
         "goal": run.goal,
         "schedule": plan["schedule"],
         "plan": {**once, "revision": revision_of(once)},
-        "effects": (values.get("approval") or {}).get("effects") or {},
         "thread_id": run.thread_id,
         "confirmed": str(approved["at"]),
         "approval": {
@@ -154,12 +153,8 @@ def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, appro
 
 def _settings_to_store(settings: Json, values: Mapping[str, Any]) -> Json:
     """Return the settings of a schedule's runs: those of its request, with the limits and the language of its plan."""
-    given, granted, kept = (
-        stored_settings(settings),
-        values.get("granted"),
-        {**settings, "deadline": None, "today": None},
-    )
-    if granted:
+    given, kept = stored_settings(settings), {**settings, "deadline": None, "today": None}
+    if granted := values.get("granted"):
         limits = {key: most for key, most in with_granted(given.limits, granted).items() if key in granted}
         kept["limits"] = {**(settings.get("limits") or {}), **limits}
     declared, shown = (values.get("planning") or {}).get("language"), values.get("language")
@@ -522,7 +517,6 @@ def _request_of(row: Json, moment: datetime) -> Request:
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
     earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
     plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
-    plan["effects"] = row.get("effects") or {}  # once they were not stored
     metadata = {**row["metadata"], "schedule": row["id"], "moment": _iso(moment)}
     return Request(
         [HumanMessage(goal, id=_thread_id(row, moment))], stored_settings(row["settings"]), metadata, row["owner"], plan

@@ -105,9 +105,8 @@ async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) ->
     """Claim that the output of a passthrough executor is the step's result; without an output, the step fails."""
     if update["record"]["status"] != "running":
         return update
-    last = next(
-        entry for entry in reversed(update["journal"]) if entry["source"] == "tool"
-    )  # hooks' notes stand behind
+    # Hooks' notes may stand behind the call.
+    last = next(entry for entry in reversed(update["journal"]) if entry["source"] == "tool")
     entry = await Texts.of(runtime.store, thread_of(runtime), state).load(last)
     is_lost = entry.get("confirmed") and entry["text"] == CONFIRMED
     if is_lost or not entry["ok"]:

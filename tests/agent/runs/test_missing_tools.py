@@ -307,6 +307,18 @@ async def test_a_plan_is_approved_for_the_servers_that_it_was_shown_with(
     assert taken == {**NOTHING, after: ["an apple"] if way == "words" else []}
 
 
+TAKES_AN_APPLE = {
+    "s1": [finish_step("the apple", ("s1.1", "the apple"))],
+    "s2": [
+        call("take", what="an apple"),
+        give_up("the tool is not here"),
+        call("take", what="an apple"),
+        finish_step("taken", ("s2.1", "took an apple")),
+    ],
+}
+"""The rest of a plan whose tool is another one now: the step gives up, is shown anew, and takes it then."""
+
+
 @pytest.mark.parametrize(("before", "after"), ORDERS[:2])
 async def test_an_approved_plan_goes_on_without_another_servers_tool(before: str, after: str, tmp_path: Path) -> None:
     """X15: where the server was replaced meanwhile, the step does not have the tool, and people are asked anew."""
@@ -316,13 +328,8 @@ async def test_an_approved_plan_goes_on_without_another_servers_tool(before: str
     async with Agent(asks, [taker(before, taken, before)], storage=storage, settings=SHOWN) as agent:
         run = await agent.resume(await agent.start("Take something"), "approve")
         assert run.pending[0]["question"] == "Which?"
-    second = [call("take", what="an apple"), give_up("the tool is not here"), call("take", what="an apple")]
-    work = {
-        "s1": [finish_step("the apple", ("s1.1", "the apple"))],
-        "s2": [*second, finish_step("taken", ("s2.1", "took an apple"))],
-    }
     replan = submit_plan([{"id": "s2", "tools": ["take"]}])
-    rest = ScriptedModel(roles={"execute": work, "draft": [replan]}, strict=False)
+    rest = ScriptedModel(roles={"execute": TAKES_AN_APPLE, "draft": [replan]}, strict=False)
     async with Agent(rest, [taker(after, taken, after)], storage=storage) as agent:
         run = await agent.resume(run, "the apple")
         assert (run.status, taken) == ("waiting", NOTHING), run.answer
@@ -389,11 +396,7 @@ async def test_an_approved_plan_goes_on_without_a_greater_effect(before: str, af
     async with Agent(asks, [doer(before, taken)], storage=storage, settings=settings) as agent:
         run = await agent.resume(await agent.start("Take something"), "approve")
         assert run.pending[0]["question"] == "Which?"
-    second = [call("take", what="an apple"), give_up("the tool is not here"), call("take", what="an apple")]
-    work = {
-        "s1": [finish_step("the apple", ("s1.1", "the apple"))],
-        "s2": [*second, finish_step("taken", ("s2.1", "took an apple"))],
-    }
+    work: dict[str, Any] = {**TAKES_AN_APPLE}
     if (before, after) in FALLEN:
         work["s2"] = [call("take", what="an apple"), finish_step("taken", ("s2.1", "took an apple"))]
     replan = submit_plan([{"id": "s2", "tools": ["take"]}])

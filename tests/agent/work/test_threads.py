@@ -105,9 +105,8 @@ async def test_a_thread_keeps_its_owner(storage: Any) -> None:
         assert (await agent.info("u")).owner == "bob"
 
 
-async def test_a_thread_at_work_is_not_shown_to_another_owner(storage: Any) -> None:
-    """M11: by the id of a request that is at work, only its owner gets the run."""
-    begun, may_end = asyncio.Event(), asyncio.Event()
+def looking(storage: Any, begun: asyncio.Event, may_end: asyncio.Event) -> Agent:
+    """An agent whose run works from `begun` until it `may_end`."""
 
     async def look() -> str:
         """Look."""
@@ -116,7 +115,13 @@ async def test_a_thread_at_work_is_not_shown_to_another_owner(storage: Any) -> N
         return "seen"
 
     model = ScriptedModel(roles={"triage": [call("look"), answer("ok")], "judge": lambda *_: audit()})
-    async with Agent(model, [look], effects={"look": "read"}, storage=storage) as agent:
+    return Agent(model, [look], effects={"look": "read"}, storage=storage)
+
+
+async def test_a_thread_at_work_is_not_shown_to_another_owner(storage: Any) -> None:
+    """M11: by the id of a request that is at work, only its owner gets the run."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    async with looking(storage, begun, may_end) as agent:
         work = asyncio.ensure_future(agent.start("first", thread_id="t", owner="ann", request_id="r"))
         await begun.wait()
         for verb in (agent.start, agent.submit):
@@ -133,15 +138,7 @@ async def test_another_request_to_a_thread_at_work_is_refused_at_once(
     """C06: its row says what it works on; only while that is unknown may a second delivery have to wait for it."""
     monkeypatch.setattr(runner, "SUBMIT_PATIENCE", 600.0)
     begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def look() -> str:
-        """Look."""
-        begun.set()
-        await may_end.wait()
-        return "seen"
-
-    model = ScriptedModel(roles={"triage": [call("look"), answer("ok")], "judge": lambda *_: audit()})
-    async with Agent(model, [look], effects={"look": "read"}, storage=storage) as agent, asyncio.timeout(60):
+    async with looking(storage, begun, may_end) as agent, asyncio.timeout(60):
         work = asyncio.ensure_future(agent.start("first", thread_id="t", request_id="r"))
         await begun.wait()
         for verb in (agent.start, agent.submit):

@@ -493,11 +493,8 @@ async def test_a_graph_that_certainly_did_nothing_is_started_again(error: Except
     assert (flow.status, len(flow.pauses), paid) == ("completed", asked, ["tried", "paid"])
 
 
-@pytest.mark.parametrize(
-    ("error", "asked"), [(Lost("?"), 1), (ValueError("no"), 1), (ToolException("no"), 0)], ids=repr
-)
-async def test_a_function_as_an_executor_follows_the_same_rule(error: Exception, asked: int) -> None:
-    """N15, X24: one rule for all that changes something."""
+def failing_once(error: Exception) -> tuple[list[str], Any]:
+    """The briefs that an executor got, and its function, which fails the first time."""
     worked: list[str] = []
 
     async def work(brief: str) -> str:
@@ -505,6 +502,16 @@ async def test_a_function_as_an_executor_follows_the_same_rule(error: Exception,
         if len(worked) == 1:
             raise error
         return "three papers"
+
+    return worked, work
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(Lost("?"), 1), (ValueError("no"), 1), (ToolException("no"), 0)], ids=repr
+)
+async def test_a_function_as_an_executor_follows_the_same_rule(error: Exception, asked: int) -> None:
+    """N15, X24: one rule for all that changes something."""
+    worked, work = failing_once(error)
 
     flow = await handed_over_twice(Executor("works", work=work), ["it did not"])
     assert (flow.status, len(flow.pauses), len(worked)) == ("completed", asked, 2)
@@ -525,13 +532,7 @@ async def test_other_work_for_an_agent_that_ends_its_work_asks_nobody() -> None:
 async def test_retry_hands_the_step_over_again(error: Exception, asked: int, whole: bool) -> None:
     """P16, N15, X24: whether it takes the goal whole or a step of a plan: no model answers in its place. Where it may
     have worked, a person is asked first; what it spent is all in the receipt."""
-    worked: list[str] = []
-
-    async def work(brief: str) -> str:
-        worked.append(brief)
-        if len(worked) == 1:
-            raise error
-        return "three papers"
+    worked, work = failing_once(error)
 
     proof = finish_step("three papers", ("s1.2", "three papers"))
     model = ScriptedModel([]) if whole else one_step([give_up("it is closed"), proof], executor="agent")
