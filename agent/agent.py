@@ -628,6 +628,7 @@ class Agent:
             check_name("owner", owner)
         try:
             before = datetime.now(UTC) - older
+            until = time_text(before)
         except (OverflowError, TypeError):
             raise ConfigError(f"prune: {older!r} is no age that threads can have: give a timedelta") from None
         approvals = await self.schedules.ids_by_thread()
@@ -636,8 +637,8 @@ class Agent:
             page = await self.threads(DELETE_AT_ONCE, **filters)
             while page:
                 ids = [info.thread_id for info in page if info.thread_id not in approvals]
-                busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
-                deleted += [id for id in ids if id not in busy]
+                stay = await self.storage.delete_threads(ids, (status, until))  # somebody went on with them just now
+                deleted += [id for id in ids if id not in stay]
                 page = await self.threads(DELETE_AT_ONCE, **filters, cursor=page.cursor) if page.cursor else Page()
         for id in deleted:
             self._tools_by_thread.pop(id, None)

@@ -17,7 +17,7 @@ from donewhen.agent.storage.rounds import follow_checkpoint
 from donewhen.agent.storage.serializer import StrictSerializer
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, wait_unnotified
 from donewhen.agent.storage.store import NEWS, escape_namespace, is_of_threads, news_key
-from donewhen.agent.storage.table import TABLE, RowStore
+from donewhen.agent.storage.table import TABLE, RowStore, select_unchanged
 from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError, ThreadBusy
 from donewhen.state.values import store_label
@@ -101,11 +101,14 @@ class MemoryDatabase:
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
         return [each for each in thread_ids if each not in self._locked_ids]
 
-    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        for thread_id in set(thread_ids) - self._locked_ids:
+    async def delete(self, thread_ids: Sequence[str], still: tuple[str, str] | None = None) -> list[str]:
+        free = await self.find_free(thread_ids)
+        if still:
+            free = [id for (id,) in await self._store.read_rows(*select_unchanged(free, still))]
+        for thread_id in free:
             self._saver.delete_thread(thread_id)
             self._store.delete_thread(thread_id)
-        return [each for each in thread_ids if each in self._locked_ids]
+        return [each for each in thread_ids if each not in free]
 
     async def aclose(self) -> None:
         return

@@ -40,7 +40,7 @@ from donewhen.agent.storage.storage import (
     wait_unnotified,
 )
 from donewhen.agent.storage.store import SQLITE_KINDS, SQLITE_ORDER, deletion_statements
-from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, version_of
+from donewhen.agent.storage.table import MIGRATIONS, TABLE, migration, missing_marks, select_unchanged, version_of
 from donewhen.graph.sync import finish
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -479,13 +479,16 @@ class SqliteDatabase:
     async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
         return [each for each in thread_ids if not FileLock(self._locks, each).is_held()]
 
-    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+    async def delete(self, thread_ids: Sequence[str], still: tuple[str, str] | None = None) -> list[str]:
         async with AsyncExitStack() as stack:
             file = await self._prepare(stack)
             locks = {thread_id: FileLock(self._locks, thread_id) for thread_id in thread_ids}
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
             for thread_id in free:
                 stack.callback(locks[thread_id].release)
+            if still:
+                unchanged = select_unchanged(free, still)
+                free = [id for (id,) in await file.call(lambda _: file.connection.execute(*unchanged).fetchall())]
             kinds = await file.call(lambda _: file.connection.execute(SQLITE_KINDS).fetchall())
             gone = deletion_statements(free, ("checkpoints", "writes"), kinds, SQLITE_ORDER)
             await file.call(lambda _: None, statements=[Statement(sql, [values]) for sql, values in gone])

@@ -97,8 +97,12 @@ class Database(Protocol):
         """Return the threads whose lock nobody holds now."""
         ...
 
-    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        """Delete threads with all their data in one transaction; return those that are worked on instead."""
+    async def delete(self, thread_ids: Sequence[str], still: tuple[str, str] | None = None) -> list[str]:
+        """Delete threads with all their data in one transaction; return those that stay instead.
+
+        They stay if somebody works on them, and if `still` is given, `(status, time)`, unless they have that status
+        and have not changed since that time. This is read when nobody can change them any more.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -242,12 +246,12 @@ class Storage:
         if await self.delete_threads([thread_id]):
             raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker: cancel it, then delete it")
 
-    async def delete_threads(self, thread_ids: Iterable[str]) -> list[str]:
-        """Delete threads, a hundred in a transaction; return those that are being worked on instead."""
+    async def delete_threads(self, thread_ids: Iterable[str], still: tuple[str, str] | None = None) -> list[str]:
+        """Delete threads, a hundred in a transaction; return those that stay instead (as in `Database.delete`)."""
         ids, busy = [check_thread_id(each) for each in thread_ids], list[str]()
         for first in range(0, len(ids), DELETE_AT_ONCE):
             async with self._translate_errors():
-                busy += await self._database.delete(ids[first : first + DELETE_AT_ONCE])
+                busy += await self._database.delete(ids[first : first + DELETE_AT_ONCE], still)
         return busy
 
     @asynccontextmanager

@@ -330,6 +330,13 @@ def _where(
     return where, [value for _, each in wanted for value in each]
 
 
+def select_unchanged(thread_ids: Sequence[str], still: tuple[str, str]) -> tuple[str, list[str]]:
+    """Return the statement that selects those of the threads that have a status, unchanged since a time."""
+    marks = ", ".join("?" * len(thread_ids)) or "NULL"
+    where = f"status = ? AND updated <= ? AND thread_id IN ({marks})"
+    return f"SELECT thread_id FROM donewhen_threads WHERE {where}", [*still, *thread_ids]
+
+
 def _columns(info: Json) -> list[str]:
     return [str(info.get(name) or "") for name in COLUMNS]
 

@@ -24,7 +24,15 @@ from donewhen.agent.storage.postgres.locks import Hold, TakenOver, find_free, ho
 from donewhen.agent.storage.postgres.saver import PgSaver, PgSession, PgStore, set_up
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
 from donewhen.agent.storage.store import POSTGRES_KINDS, POSTGRES_ORDER, deletion_statements
-from donewhen.agent.storage.table import COLUMNS, MIGRATIONS, TABLE, migration, missing_marks, version_of
+from donewhen.agent.storage.table import (
+    COLUMNS,
+    MIGRATIONS,
+    TABLE,
+    migration,
+    missing_marks,
+    select_unchanged,
+    version_of,
+)
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 _PATIENCE = 10.0
@@ -142,13 +150,17 @@ class PostgresDatabase:
             free = await find_free(connection, [lock_key(each) for each in thread_ids])
             return [thread_id for thread_id in thread_ids if lock_key(thread_id) in free]
 
-    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+    async def delete(self, thread_ids: Sequence[str], still: tuple[str, str] | None = None) -> list[str]:
         async with self._connections.borrow() as connection:
             await self._prepare(connection)
             await connection.set_read_only(None)
             async with connection.transaction():
                 locked = await hold_in_transaction(connection, [lock_key(each) for each in thread_ids])
                 free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in locked]
+                if still:
+                    query, values = select_unchanged(free, still)
+                    rows = await (await connection.execute(query.replace("?", "%s").encode(), values)).fetchall()
+                    free = [row["thread_id"] for row in rows]
                 kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
                 kind_rows = [(row["after"],) for row in kinds]
                 for statement, values in deletion_statements(free, CHECKPOINTS, kind_rows, POSTGRES_ORDER):

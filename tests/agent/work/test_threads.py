@@ -321,6 +321,18 @@ async def test_pruning_forgets_what_ended_long_ago(storage: Any) -> None:
         assert not [item for item in items if any("done" in label for label in item.namespace[1:])]
 
 
+async def test_pruning_spares_a_thread_that_got_a_request_meanwhile(storage: Any) -> None:
+    """M11: what somebody submitted between the list of old threads and their deletion is not deleted with them."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("two")]}), storage=storage) as agent:
+        for thread_id in ("busy", "idle"):
+            await agent.start("first", thread_id=thread_id)
+        listed = {info.thread_id: info.updated for info in await agent.threads(status="answered")}
+        await agent.submit("second", thread_id="busy")
+        still = ("answered", max(listed.values()))
+        assert await agent.storage.delete_threads(listed, still) == ["busy"]
+        assert [(info.thread_id, info.status) for info in await agent.threads()] == [("busy", "queued")]
+
+
 async def test_tools_of_one_call(tmp_path: Path) -> None:
     """M11: tools given with a start are that run's beside the agent's, through its pauses; others do not have them."""
     plan = submit_plan([{"content": "look", "tools": ["special"]}])
