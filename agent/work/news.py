@@ -152,7 +152,8 @@ async def store_failure(
     """Store the notification that workers gave up on a run and left it to a person."""
     if notify := queue_of_news(row, notifier):
         id = hashlib.sha256(f"{thread_id}\n{row.get('updated')}\n{problem}".encode()).hexdigest()[:32]
-        data = {"thread_id": thread_id, "status": "running", "goal": str(row.get("goal") or ""), "problem": problem}
+        status = "waiting" if row.get("status") == "waiting" else "running"  # the policy could not answer its question
+        data = {"thread_id": thread_id, "status": status, "goal": str(row.get("goal") or ""), "problem": problem}
         await _store_event(store, {**row, "notify": notify}, id, "failed", data)
 
 

@@ -340,14 +340,13 @@ class Worker:
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             problem = f"{type(error).__name__}: {error}"[:500]
             change: Json = {"status": "queued", "due": store.threads.now(2**tries), "tries": tries, "problem": problem}
-            if status == "waiting":
-                due = change["due"] if tries <= TRIES else NEVER
-                await store.threads.put(thread_id, {**row, **change, "status": status, "due": due})
-                return
-            if is_final or tries > TRIES:
+            if tries > TRIES or (is_final and status != "waiting"):
                 change |= {"status": "running", "queue": "", "due": NEVER}
                 await store_failure(store, thread_id, row, problem, self._notifier)
-            await update_row(store, thread_id, **change)
+            if status == "waiting":
+                await store.threads.put(thread_id, {**row, **change, "status": status, "queue": row["queue"]})
+            else:
+                await update_row(store, thread_id, **change)
         if self._notifier:
             self._notifier.wake()
 

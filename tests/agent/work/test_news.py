@@ -18,7 +18,7 @@ from donewhen import Agent, ConfigError, StorageError, ThreadWaiting, Webhook
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work import news
 from donewhen.agent.work.news import Notifier
-from donewhen.agent.work.thread_rows import DUE_NOW, QUEUE, write_crash
+from donewhen.agent.work.thread_rows import DUE_FIRST, DUE_NOW, QUEUE, TRIES, write_crash
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, fresh_url, key_of, open_storage
@@ -302,6 +302,26 @@ async def test_what_a_dead_worker_left_is_told_once_somebody_looks(model: Script
     await idle.threads()
     await idle.aclose()
     assert kinds(heard) == [told]
+
+
+async def test_a_question_that_no_worker_can_answer_by_its_policy_is_told_as_failed() -> None:
+    """R04, P18: whoever counts on the answer by default hears that it does not come; the retries are no news."""
+    policy: Any = {"on_question": "default", "default_answer": "June", "question_seconds": 0}
+    heard = list[Json]()
+    storage = open_storage("memory:")
+    async with Agent(asking(), storage=storage, settings=policy) as agent:
+        thread = (await agent.run_submitted(await agent.submit("Paint it"))).thread_id
+        keyless = Agent("openai:gpt-5", storage=storage, settings=policy, notify=heard.append)
+        worker = keyless.worker()
+        for tries in (0, TRIES - 1, TRIES):
+            async with storage.writer() as (_, store):
+                row = {**(await store.threads.get(thread) or {}), "tries": tries, "due": DUE_FIRST}
+                await store.threads.put(thread, row)
+            await worker._continue_thread(thread, row)
+        await keyless.aclose()
+        assert ((await agent.info(thread)).status, len(await agent.pending())) == ("waiting", 1)
+    assert [(each["type"], each["data"]["status"]) for each in heard] == [("donewhen.run.failed", "waiting")]
+    assert "OPENAI_API_KEY" in heard[0]["data"]["problem"]
 
 
 async def test_a_run_that_dead_workers_leave_to_a_person_is_told_as_failed() -> None:
