@@ -407,6 +407,7 @@ class Agent:
             lambda _: nullcontext(self),
             concurrency=concurrency,
             notifier=self._notifier,
+            complete=self.info,
         )
         self._workers.add(worker)
         return worker
@@ -496,7 +497,7 @@ class Agent:
     @property
     def schedules(self) -> Schedules:
         """Return the schedules: list, show, change, pause, resume, run, delete."""
-        return Schedules(self.storage, self._runner.withdraw)
+        return Schedules(self.storage, self._runner)
 
     @property
     def templates(self) -> Templates:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from json import dumps
 from typing import Self
 
-from donewhen import Agent, ConfigError
+from donewhen import Agent, AgentOptions, ConfigError
 from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import Choices
 from donewhen.agent.cli.runs import QUEUE, open_agent
@@ -18,6 +18,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.worker import Worker
+from donewhen.clients import DEMO
 from donewhen.types import ThreadInfo
 
 IDLE_AGENTS = 4
@@ -32,7 +33,8 @@ def run_worker(view: StorageView, *, concurrency: int) -> Exit:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:
-        async with _Agents(config) as agents:
+        light = Agent(DEMO, storage=config.storage, options=AgentOptions(config=config))
+        async with _Agents(config) as agents, light:
             storage, notify = open_storage(config.storage, key=config.key), notify_of(config)
             worker = Worker(
                 storage,
@@ -41,6 +43,7 @@ def run_worker(view: StorageView, *, concurrency: int) -> Exit:
                 concurrency=concurrency,
                 report=lambda thread, event: terminal.line(f"{thread}: {event}"),
                 notifier=Notifier(storage, QUEUE, notify, config.secrets) if notify else None,
+                complete=light.info,
             )
             loop, signals = asyncio.get_running_loop(), list[int]()
             task = asyncio.ensure_future(worker.run())

@@ -5,12 +5,12 @@ A run's thread is named after its schedule and time, so no time runs twice, with
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice, takewhile
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from cronsim import CronSimError
 from langchain_core.messages import HumanMessage
@@ -195,13 +195,25 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
+class ThreadsOfSchedules(Protocol):
+    """An object that works on threads for schedules, such as a `Runner`."""
+
+    async def withdraw(self, thread_id: str, reason: str) -> None:
+        """End a queued run that has not begun."""
+        ...
+
+    async def settle_all(self) -> None:
+        """Complete what dead workers left undone on any thread."""
+        ...
+
+
 class Schedules:
     """The schedules on a storage, for people and workers. Unknown ids raise ScheduleError."""
 
-    def __init__(self, storage: Storage, withdraw: Callable[[str, str], Awaitable[None]] | None = None) -> None:
-        """`withdraw` ends a queued run that has not begun, by its thread and the reason."""
+    def __init__(self, storage: Storage, threads: ThreadsOfSchedules | None = None) -> None:
+        """`threads` works on the threads in which schedules were confirmed or run."""
         self._storage = storage
-        self._withdraw = withdraw
+        self._threads = threads
         self._is_complete = False
         """True once the schedules of earlier versions have due times."""
 
@@ -227,8 +239,8 @@ class Schedules:
             row: Json = {}
             with suppress(StorageError):  # what is damaged can be deleted
                 row = await _read_row(store, id)
-            if self._withdraw and (last := row.get("last")) and "ran" not in await _read_last(store, row):
-                await self._withdraw(last["thread_id"], "its schedule was deleted before it began")
+            if self._threads and (last := row.get("last")) and "ran" not in await _read_last(store, row):
+                await self._threads.withdraw(last["thread_id"], "its schedule was deleted before it began")
             await store.threads.delete_due_time(id)
             await store.adelete(SPACE, id)
 
@@ -409,6 +421,8 @@ class Schedules:
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
         """Return all schedules, or those of one owner, in the order of their confirmation."""
+        if self._threads:  # one whose process died when it was confirmed is stored now
+            await self._threads.settle_all()
         async with self._storage.reader() as (_, store):
             items, damaged = await store.read_each(SPACE)
             infos = [await _read_info(store, item.key, item.value) for item in items]

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -97,7 +97,9 @@ class Worker:
         poll: float = POLL,
         report: Callable[[str, str], None] = lambda thread_id, event: None,
         notifier: Notifier | None = None,
+        complete: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
+        """`complete` stores what follows from the state of a thread whose process died, as `Agent.info` does."""
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
         self.concurrency: int = min(
             concurrency, storage.at_once
@@ -107,6 +109,7 @@ class Worker:
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.report = report
         self._notifier = notifier
+        self._complete = complete
         self._schedules = Schedules(storage)
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
@@ -264,11 +267,15 @@ class Worker:
             await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Return to the queue the threads that dead workers left: they run without a lock. Wake the notifier."""
+        """Return to the queue the threads that dead workers left: they run without a lock. Wake the notifier.
+
+        What died without a queue is completed where it stands: it may have ended with a schedule, or with news.
+        """
         if self._notifier:
             self._notifier.wake()
         now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
+        alone = await store.threads.find_running("", store.threads.now(), SWEPT) if self._complete else []
         skipped = {*self._active, *(id for id, until in self._skipped.items() if until > now)}
         for thread_id in await self.storage.find_left([id for id in running if id not in skipped]):
             with suppress(ThreadBusy):
@@ -280,6 +287,12 @@ class Worker:
                         continue
                     if row.get("status") == "running" and row.get("queue") == self._queue:
                         await write_crash(store, thread_id, row, self._notifier)
+        for thread_id in await self.storage.find_left([id for id in alone if id not in skipped]):
+            try:
+                if self._complete:
+                    await self._complete(thread_id)
+            except DoneWhenError as error:
+                self._set_aside(thread_id, str(error), now + SKIP_LACKING)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip a thread whose row cannot be read."""

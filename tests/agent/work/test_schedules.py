@@ -264,6 +264,32 @@ async def test_a_failed_run_is_made_again_for_its_own_time(storage: Any) -> None
         assert (await agent.info(other)).metadata["moment"] == shown.skipped[0]["at"]
 
 
+@pytest.mark.parametrize("who", ["list", "worker"])
+async def test_a_schedule_is_kept_though_its_process_dies_once_it_was_confirmed(who: str) -> None:
+    """P18, R02: who lists the schedules finds it, and so does a worker that nobody asks anything."""
+    ended = 0
+    for at in count(1):
+        crash, storage = Crash(at), open_storage("memory:")
+        async with Agent(reporting(HOURLY), [Post().send], storage=storage) as agent:
+            waiting = await agent.start("send the report", settings={"approvals": "plan"})
+        async with Agent(ScriptedModel([]), [Post().send], storage=crashing(storage, crash)) as dying:
+            with suppress(StorageError):
+                await dying.resume(waiting, "approve")
+        async with Agent(ScriptedModel([]), [Post().send], storage=storage) as agent:
+            if who == "worker":
+                async with storage.reader() as (_, store):
+                    await agent.worker()._sweep(store)
+                kept = await Schedules(storage).list()
+            else:
+                kept = await agent.schedules.list()
+            run = await agent.get(waiting.thread_id)
+        assert len(kept) == (run.status == "completed"), crash.trace
+        ended += run.status == "completed"
+        if len(crash.trace) < at:
+            break
+    assert ended > 3
+
+
 @pytest.mark.parametrize("minutes", [0, 60], ids=["at once", "at the next time"])
 @pytest.mark.parametrize("missed", ["once", "all"])
 async def test_a_time_that_was_cut_off_is_queued_once(missed: str, minutes: int) -> None:
