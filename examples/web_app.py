@@ -2,12 +2,13 @@
 
 Run: uvicorn --factory web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set. Without
 that limit an open stream of events keeps a deployment waiting. Needs a model and `pip install fastapi uvicorn`. With
-users, pass `user_of`: nobody then reads or answers the goals of another user.
+users, pass `user_of`: nobody then reads or answers the goals of another user, except a question that is for them by
+`answered_by`: they find it by `GET /questions`, and see its goal until it is answered.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -56,10 +57,18 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         return JSONResponse({"error": type(error).__name__, "text": text}, code)
 
     async def own(thread: str, user: Annotated[str, Depends(user_of)]) -> str:
-        """The thread, if it is the user's."""
-        if (await agent.info(thread)).owner != user:
+        """The thread, if it is the user's, or asks them."""
+        info = await agent.info(thread)
+        if info.owner != user and not any(asks(question, user) for question in info.pending):
             raise UnknownThread(f"no thread {thread!r}")
         return thread
+
+    @app.get("/questions")
+    async def questions(user: Annotated[str, Depends(user_of)], cursor: str | None = None) -> dict[str, Any]:
+        """Open questions that the user may answer, the oldest first; with a `cursor` there are more."""
+        page = await agent.pending(cursor=cursor)
+        theirs = [each for each in page if asks(each, user) or (each["owner"] == user and "answered_by" not in each)]
+        return {"questions": theirs, "cursor": page.cursor}
 
     @app.post("/goals", status_code=202, responses=LATER)
     async def start(body: dict[str, Any], response: Response, user: Annotated[str, Depends(user_of)]) -> dict[str, Any]:
@@ -95,6 +104,11 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         return {"thread": await agent.submit_answer(thread, {body.id: body.answer}, by=user)}
 
     return app
+
+
+def asks(question: Mapping[str, Any], user: str) -> bool:
+    """Whether only this user, or one of a role before a colon, may answer it."""
+    return question.get("answered_by") in {user, user.partition(":")[0]} - {""}
 
 
 async def told(first: "asyncio.Future[Any]", stream: AsyncIterator[Any]) -> AsyncIterator[str]:

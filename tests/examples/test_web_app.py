@@ -24,6 +24,11 @@ async def events(client: httpx.AsyncClient, thread: str, last: str = "") -> list
     return list(zip(ids, (json.loads(line[6:]) for line in lines if line.startswith("data: ")), strict=True))
 
 
+def user_of(request: Request) -> str:
+    """Who sends a request, by a log-in of its own."""
+    return request.headers["x-user"]
+
+
 async def test_a_run_over_http(tmp_path: Path) -> None:
     """R04, S01: one run and one effect of two clicks; the events go on where the client was."""
     outbox = Outbox()
@@ -69,9 +74,6 @@ async def test_two_users_with_the_same_id(tmp_path: Path) -> None:
     work = [call("send", to="ann", text="hello"), finish_step("sent", evidence="s1.1")]
     agent = Agent(scripted([plan, plan], {"s1": work}), [outbox.tool()], storage=tmp_path / "runs.db")
 
-    def user_of(request: Request) -> str:
-        return request.headers["x-user"]
-
     app = create(agent, user_of)
     transport = httpx.ASGITransport(app)
     async with (
@@ -102,4 +104,38 @@ async def test_two_users_with_the_same_id(tmp_path: Path) -> None:
         receipt = (await agent.get(other)).receipt
         assert receipt is not None
         assert [row.get("name") for row in receipt["approvals"]] == ["bob"]
+    assert len(outbox.sent) == 1
+
+
+async def test_one_person_alone_approves_what_others_ask_for(tmp_path: Path) -> None:
+    """S01: who is asked finds the question, reads its goal and answers; the asker and a third person cannot."""
+    outbox = Outbox()
+    settings: Any = {"answered_by": {"plan": "chef"}}
+    agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db", settings=settings)
+    app = create(agent, user_of)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        users = {name: {"x-user": name} for name in ("ann", "bob", "chef:eva")}
+        thread = (await client.post("/goals", json={"goal": "do it"}, headers=users["ann"])).json()["thread"]
+        client.headers["x-user"] = "ann"
+        question = (await events(client, thread))[-1][1]["pending"][0]
+        found = {name: (await client.get("/questions", headers=each)).json() for name, each in users.items()}
+        assert {name: len(each["questions"]) for name, each in found.items()} == {"ann": 0, "bob": 0, "chef:eva": 1}
+        answer = {"id": found["chef:eva"]["questions"][0]["id"], "answer": "yes"}
+        path = f"/goals/{thread}"
+        codes = {name: (await client.get(path, headers=each)).status_code for name, each in users.items()}
+        assert codes == {"ann": 200, "bob": 404, "chef:eva": 200}
+        codes = {
+            name: (await client.post(f"{path}/answers", json=answer, headers=each)).status_code
+            for name, each in users.items()
+        }
+        assert codes == {"ann": 409, "bob": 404, "chef:eva": 202}
+        assert (answer["id"], (await events(client, thread))[-1][1]["type"]) == (question["id"], "outcome")
+        assert (await client.get(path, headers=users["chef:eva"])).status_code == 404, "it is answered"
+        receipt = (await agent.get(thread)).receipt
+        assert receipt is not None
+        assert [row.get("name") for row in receipt["approvals"]] == ["chef:eva"]
     assert len(outbox.sent) == 1
