@@ -118,6 +118,8 @@ class Pause(TypedDict, total=False):
     """tool: calls of the same reply or program that are approved with it, `{position, tool, arguments}`."""
     code: str
     """tool: the text of the program that makes these calls."""
+    hook: str
+    """tool: what a hook asks about the call; nothing answers it for a person."""
     sources: list[Json]
     """tool: the arguments that need a source, `{argument, value, source}`; the source is None if there is none."""
     new: list[str]
@@ -435,11 +437,15 @@ class Approved(TypedDict):
     kind: Literal["approved"]
     by: str
     """`user` or `policy`."""
-    name: NotRequired[str]
-    """Which person, if they are known."""
-    beside: NotRequired[bool]
-    """True if the question was about another call of the same reply, and only listed this one: the person was not shown
-    what hooks say of it."""
+
+
+class Agreed(TypedDict):
+    """What a person agreed to who approved a call, also one that they edited."""
+
+    question: str
+    """What a hook asked about it, as they read it; "" if none did."""
+    name: str
+    """Which person; "" if they are not known."""
 
 
 class Refused(TypedDict):
@@ -489,6 +495,8 @@ class Call(TypedDict, total=False):
     """True for a tool call, False for a call printed as text."""
     decided: Decided
     """What a person, or a policy, decided about it last; nothing yet if missing."""
+    agreed: Agreed
+    """What the person agreed to who approved it last; missing if nobody was asked about this very call."""
     provider: str
     """Who provided the tool when people were asked about the call, as `KnownTool.provider`; "" if no server did."""
     base: str

@@ -62,7 +62,7 @@ class ToolPause(PermissionPause, CallPause):
     topic: ClassVar[str] = "tool"
     action: ClassVar[str] = "approve_tool"
     decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject", "respond")
-    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs", "code")
+    shown: ClassVar[tuple[str, ...]] = ("draft", "tool", "arguments", "new", "sources", "diffs", "code", "hook")
     ids: ClassVar[str] = CALL_ID.format("call")
     words_are: ClassVar[AnswerKind] = "reject"
     edit_has_words: ClassVar[bool] = True
@@ -74,6 +74,8 @@ class ToolPause(PermissionPause, CallPause):
     sources: list[Json] = []
     diffs: dict[str, str] = {}
     code: str = ""
+    hook: str = ""
+    """What a hook asks about the call."""
     relayed: bool = False
     """True if an executor asks."""
 
@@ -167,17 +169,17 @@ class ToolPause(PermissionPause, CallPause):
         batch = [row["position"] for row in self.batch]
         ruling: Decided = {"kind": "refused", "why": why, "who": self.answered_by}
         if answer.kind in ("approve", "edit"):
-            ruling = {"kind": "approved", "by": decided.by, "name": decided.name}
+            ruling = {"kind": "approved", "by": decided.by}
+            first = {**first, "agreed": {"question": self.hook, "name": decided.name}}
         if answer.kind == "edit":
             edit: Call = {"edited": True, "edited_by": self.answered_by, "edit_words": answer.text}
             batch, first = [], {**first, "args": answer.arguments or {}, **edit}
             first.pop("given", None)  # they were the model's
         elif answer.kind == "respond":
             batch, ruling = [], {"kind": "answered", "text": answer.text, "who": self.answered_by}
-        calls: list[Call] = [{**first, "decided": ruling}]
-        beside: Decided = {**ruling, "beside": True} if ruling["kind"] == "approved" else ruling
-        for call in rest:
-            calls.append({**call, "decided": beside} if call.get("position") in batch else call)
+        is_known = answer.kind == "approve" and decision_on(first) == "known"  # that it did not happen counts still
+        calls: list[Call] = [first if is_known else {**first, "decided": ruling}]
+        calls += [{**call, "decided": ruling} if call.get("position") in batch else call for call in rest]
         gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
         change: StepChange = {"calls": calls}
         if gone:

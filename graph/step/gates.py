@@ -271,21 +271,20 @@ def _is_equal_write(entry: JournalEntry, call: Call) -> bool:
 
 
 async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
-    """Ask the hooks, unless a person knows what became of the call.
+    """Ask the hooks, unless a person said that the call happened, or is not to be made again.
 
-    An approval answers a hook's question, if it is by whom the hook asks. If the call was approved beside another one,
-    people did not see the question, and it is asked.
+    An approval answers the question that the person read, if they are who the hook asks. Any other question is asked:
+    about a call that was edited or approved beside another one, or by a hook that is new.
     """
-    before_call = context.deps.policies.hooks.before_call
-    if not before_call or decision_on(call) == "known":
+    before_call, decided = context.deps.policies.hooks.before_call, call.get("decided")
+    if not before_call or (decided and decided["kind"] == "known" and decided["effect"] != "not_happened"):
         return go
     verdict = await context.deps.policies.ask(before_call, call_for_hooks(call, context), context.runtime)
-    decided = call.get("decided")
+    agreed = call.get("agreed")
     is_answered = (
-        decided is not None
-        and decided["kind"] == "approved"
-        and not decided.get("beside")
-        and may_answer(verdict.answered_by, decided.get("name", ""))
+        agreed is not None
+        and agreed["question"] == verdict.question
+        and may_answer(verdict.answered_by, agreed["name"])
     )
     refusal, question = verdict.refused, "" if is_answered else verdict.question
     if question and not refusal and not context.may_ask:

@@ -138,6 +138,7 @@ def approval_pause(
         question = f"{question}\n{heading}\n{lines}"
     batch = [_row_of(each, traces.get(each.get("position", 0), ())) for each in others]
     more: Json = {"options": ["approve", "edit", "reject"]} | ({"batch": batch} if batch else {})
+    more |= {"hook": hook_question} if hook_question else {}
     all_traced = [*traced, *(each for other in others for each in traces.get(other.get("position", 0), ()))]
     more |= {"new": new} if (new := new_values(all_traced)) else {}
     more |= {"sources": [each.row() for each in traced]} if traced else {}

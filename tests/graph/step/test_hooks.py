@@ -11,6 +11,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from donewhen import Agent, ConfigError, StorageError, build_graph
+from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
@@ -84,6 +85,82 @@ async def test_what_a_hook_asks_about_a_call_is_asked_though_it_was_approved_bes
     flow = await play(model, [send], effects=EFFECTS, answers=said, hooks=hooks, settings=settings)
     assert (flow.status, SENT) == ("completed", ["amy@other", "zed@other"])
     assert ["COMPLIANCE" in pause["question"] for pause in flow.pauses] == [False, True]
+
+
+async def test_a_person_agrees_to_no_question_that_they_did_not_read() -> None:
+    """X15: an edit meets the hooks anew: one of them asks about the call as it is now, and one refuses it. What
+    was read and agreed to is asked no more, whatever else was edited, and each call is made once."""
+
+    def compliance(made: Call) -> Ask | Refuse | None:
+        to = made.arguments["to"]
+        return Refuse("never to her") if "mallory" in to else Ask("Is legal informed?") if "@other" in to else None
+
+    for first, edits, sent, asked in (
+        ("amy@ours", ["zed@other"], ["zed@other"], [False, True]),
+        ("amy@other", ["zed@other"], ["zed@other"], [True]),
+        ("amy@ours", ["mallory"], [], [False]),
+        ("amy@ours", ["bob@ours"], ["bob@ours"], [False]),
+    ):
+        SENT.clear()
+        answers = [*({"type": "edit", "arguments": {"to": to}} for to in edits), *["approve"] * (len(asked) - 1)]
+        model = one_step([call("send", to=first), give_up("no more")], tools=["send"])
+        settings, hooks = {"confirm": "never", "approvals": "shown"}, Hooks(before_call=[compliance])
+        flow = await play(model, [send], effects=EFFECTS, answers=answers, hooks=hooks, settings=settings)
+        assert (SENT, [pause.get("hook") for pause in flow.pauses]) == (
+            sent,
+            ["Is legal informed?" if each else None for each in asked],
+        )
+
+
+@pytest.mark.parametrize("late", [Ask("Is legal informed?"), Ask("The boss?", answered_by="boss"), Refuse("frozen")])
+@pytest.mark.parametrize("kind", ["tool", "effect"])
+async def test_a_hook_that_is_new_since_the_question_is_asked_before_the_call(kind: str, late: Any) -> None:
+    """X15, R02: two processes, the second with another hook, at a call that may be made and at one that is to be made
+    again because it did not happen. The second one's question is asked too, and each call is made at most once more."""
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        SENT.append(order)
+        if kind == "effect" and len(SENT) == 1:
+            raise TimeoutError("no answer")
+        return "paid"
+
+    calls = [call("pay", order="7")] * (2 if kind == "effect" else 1)
+    model = one_step([*calls, give_up("no more")], tools=["pay"])
+    early = Hooks(before_call=[lambda made: Ask("Is it checked?")] if kind == "tool" else [])
+    settings = {"confirm": "never", "approvals": "plan", "on_failure": "deliver"}
+    given: Any = {"storage": open_storage("memory:"), "effects": {"pay": "write"}, "settings": settings}
+    run = await Agent(model, [pay], hooks=early, **given).start("do it", thread_id="t")
+    assert run.pending[0]["kind"] == kind
+    agent = Agent(model, [pay], hooks=Hooks(before_call=[lambda made: late]), **given)
+    before = len(SENT)
+    run = await agent.resume(run, "it did not" if kind == "effect" else "approve")
+    if isinstance(late, Refuse):
+        assert (run.status, len(SENT)) == ("failed", before)
+        return
+    assert (run.pending[0]["hook"], run.pending[0].get("answered_by") or "") == (late.question, late.answered_by)
+    if late.answered_by:
+        run = await agent.resume(run, "approve", by="customer:mira")
+        assert (run.status, len(SENT)) == ("waiting", before)
+    run = await agent.resume(run, "approve", by=late.answered_by)
+    assert (run.status, len(SENT)) == ("failed", before + 1)
+
+
+async def test_what_a_person_agreed_to_counts_still_when_they_say_that_it_did_not_happen() -> None:
+    """X15, R02: the call is made again without the hook's question, which they answered about this very call."""
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        SENT.append(order)
+        if len(SENT) == 1:
+            raise TimeoutError("no answer")
+        return "paid"
+
+    model = one_step([call("pay", order="7"), call("pay", order="7"), finish_step("Paid.", "s1.2")], tools=["pay"])
+    answers, hooks = ["approve", "approve", "it did not"], Hooks(before_call=[lambda made: Ask("Is it checked?")])
+    flow = await play(model, [pay], effects={"pay": "write"}, answers=answers, hooks=hooks, settings=FREE)
+    assert [pause["kind"] for pause in flow.pauses] == ["tool", "tool", "effect"]
+    assert (flow.status, SENT) == ("completed", ["7", "7"])
 
 
 async def test_what_a_hook_says_of_reads_stands_in_their_order_and_can_be_cited() -> None:
