@@ -9,7 +9,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from donewhen.state.pattern import pattern
+from donewhen.state.values import Json, fold_text
 
 PATTERN_CHARS = 500
 PATTERN_SIZE = 10_000
@@ -134,6 +135,26 @@ Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the step's criteria; without any, its content is the criterion."""
     return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
+
+
+def is_plain(criterion: Mapping[str, Any]) -> bool:
+    """Return whether neither a check nor a judge decides a criterion."""
+    return not (criterion.get("check") or criterion.get("judge"))
+
+
+def covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a criterion asks for all that the other does: words, check, and a judge if it wants one."""
+    same_words = fold_text(one["text"]) == fold_text(other["text"])
+    return same_words and one.get("check") == other.get("check") and bool(one.get("judge") or not other.get("judge"))
+
+
+def add_criteria(own: Iterable[Json], more: Iterable[Json]) -> list[Json]:
+    """Return these criteria, and those of `more` that none of them covers."""
+    whole = list(own)
+    for criterion in more:
+        if not any(covers(each, criterion) for each in whole):
+            whole.append(dict(criterion))
+    return whole
 
 
 # --- a result and an expectation

@@ -9,6 +9,7 @@ from typing import Any, NotRequired
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
+from donewhen.state.criteria import add_criteria, covers, is_plain
 from donewhen.state.errors import PlanError, validation_problems
 from donewhen.state.plan.order import ancestors, avoid_circles
 from donewhen.state.plan.revise import revise, tools_of, with_old_fields
@@ -113,9 +114,9 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
     """Return a written plan as it is stored. Raises PlanError if it breaks the rules."""
     plan = written.model_dump(mode="json")
     if not rules.approved:
-        required = {criterion["text"]: dict(criterion) for criterion in rules.required}
-        own = [criterion for criterion in plan["done_when"] if criterion["text"] not in required]
-        plan["done_when"] = [*required.values(), *own]
+        words = {fold_text(criterion["text"]) for criterion in rules.required}
+        own = [criterion for criterion in plan["done_when"] if fold_text(criterion["text"]) not in words]
+        plan["done_when"] = add_criteria((), [*rules.required, *own])
     steps, renamed = _rename_changed_steps(_complete_steps(plan["steps"], rules), rules)
     plan["steps"] = avoid_circles(steps)
     if problems := broken_rules(plan["steps"], plan["done_when"], rules):
@@ -172,11 +173,11 @@ def _rename_changed_steps(steps: Sequence[Json], rules: Rules) -> tuple[list[Jso
 
 
 def _with_criteria_of_step(plan: Json) -> Json:
-    """Return a one-step plan with the goal's criteria at its step."""
+    """Return a one-step plan with the goal's criteria at its step; a check of the goal decides what says the same."""
     (step,) = plan["steps"]
-    texts = [criterion["text"] for criterion in step["done_when"]]
-    more = [criterion for criterion in plan["done_when"] if criterion["text"] not in texts]
-    return {**plan, "done_when": [], "steps": [{**step, "done_when": [*step["done_when"], *more]}]}
+    decided = {fold_text(criterion["text"]) for criterion in plan["done_when"] if not is_plain(criterion)}
+    own = [each for each in step["done_when"] if not is_plain(each) or fold_text(each["text"]) not in decided]
+    return {**plan, "done_when": [], "steps": [{**step, "done_when": add_criteria(own, plan["done_when"])}]}
 
 
 def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
@@ -211,9 +212,9 @@ def verdicts_on_goal(plan: Mapping[str, Any], step: Mapping[str, Any], verdicts:
 
 def _goal_in_step(plan: Mapping[str, Any], step: Mapping[str, Any]) -> list[int]:
     """Return the numbers of the step's criteria that are criteria of the goal, in the order of the goal."""
-    own = [(fold_text(each["text"]), each.get("check"), each.get("judge")) for each in step.get("done_when") or ()]
-    goal = [(fold_text(each["text"]), each.get("check"), each.get("judge")) for each in plan.get("done_when") or ()]
-    return [own.index(each) + 1 for each in goal if each in own]
+    own = list(enumerate(step.get("done_when") or (), 1))
+    found = (next((n for n, each in own if covers(each, goal)), None) for goal in plan.get("done_when") or ())
+    return [number for number in found if number]
 
 
 def revision_of(plan: Mapping[str, Any]) -> str:

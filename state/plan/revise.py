@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from donewhen.state.criteria import criteria_of
+from donewhen.state.criteria import covers, criteria_of, is_plain
 from donewhen.state.errors import PlanError
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
@@ -84,7 +84,7 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
         problems.append(f"{lead}; what was built on a step that is replaced is done after it")
     if problems:
         raise PlanError(problems)
-    goal = _revise_goal(approved, plan["done_when"], whole, criteria)
+    goal = _revise_goal(plan["done_when"], whole, criteria, rules)
     named = {fold_text(criterion["text"]) for criterion in (*plan["done_when"], *rules.required)}
     change: PlanChange = {
         "stale": stale,
@@ -167,18 +167,21 @@ def goal_criteria(plan: Mapping[str, Any]) -> list[Json]:
     return list(plan.get("done_when") or only)
 
 
-def _revise_goal(
-    approved: Mapping[str, Any], written: Sequence[Json], steps: Sequence[Json], let_go: Collection[str]
-) -> list[Json]:
-    """Return the criteria of the goal: the approved ones without the dropped ones, then the new ones."""
-    of_steps = [] if approved.get("done_when") else [each["text"] for step in steps for each in step["done_when"]]
+def _revise_goal(written: Sequence[Json], steps: Sequence[Json], let_go: Collection[str], rules: Rules) -> list[Json]:
+    """Return the criteria of the goal: the approved ones without those dropped or now a step's, then the new ones."""
+    approved = rules.approved or {"steps": []}
+    of_steps = [] if approved.get("done_when") else [each for step in steps for each in step["done_when"]]
+    required = {fold_text(criterion["text"]) for criterion in rules.required}
     new = {fold_text(criterion["text"]): criterion for criterion in written}
-    kept: dict[str, Json] = {}
+    kept = list[Json]()
     for criterion in goal_criteria(approved):
-        text, plain = fold_text(criterion["text"]), not (criterion.get("check") or criterion.get("judge"))
-        if criterion["text"] not in (*let_go, *of_steps):
-            kept[text] = new[text] if plain and text in new else criterion
-    return list((kept | {text: criterion for text, criterion in new.items() if text not in kept}).values())
+        text = fold_text(criterion["text"])
+        instead = [each for each in of_steps if fold_text(each["text"]) == text and text not in required]
+        at_step = any(covers(each, criterion) for each in of_steps) or not all(map(is_plain, instead))
+        if criterion["text"] not in let_go and not at_step:
+            kept.append(new.get(text, criterion) if is_plain(criterion) else criterion)
+    words = {fold_text(criterion["text"]) for criterion in kept}
+    return [*kept, *(criterion for text, criterion in new.items() if text not in words)]
 
 
 def difference(
@@ -320,13 +323,10 @@ def _describe_weaker(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], speak: Speak
 ) -> Iterator[str]:
     """Yield a line for each criterion that no longer has to be proven."""
-    still_there = [(criterion["text"], criterion.get("check")) for criterion in after]
-    judged = [criterion["text"] for criterion in after if criterion.get("judge")]
     for criterion in before:
-        if (criterion["text"], criterion.get("check")) not in still_there:
-            yield speak("unproven", text=criterion["text"])
-        elif criterion.get("judge") and criterion["text"] not in judged:
-            yield speak("unjudged", text=criterion["text"])
+        if not any(covers(each, criterion) for each in after):
+            unjudged = any(covers(each, {**criterion, "judge": False}) for each in after)
+            yield speak("unjudged" if unjudged else "unproven", text=criterion["text"])
 
 
 def _declared_needs(step: Mapping[str, Any]) -> set[str] | None:

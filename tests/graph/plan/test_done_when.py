@@ -69,6 +69,49 @@ async def test_an_answer_without_a_plan_meets_no_criterion() -> None:
     assert (flow.status, BROKEN) == ("completed", [False])
 
 
+@pytest.mark.parametrize("words", ["the tests pass", "The tests  pass"])
+async def test_a_plan_that_repeats_its_words_keeps_its_check(words: str) -> None:
+    """P03, V01: a step that says the caller's words alone is decided by the caller's check, not by what is cited."""
+    plan = submit_plan([{"content": "mend it", "tools": ["fix"], "done_when": [words]}])
+    work = [call("fix"), finish_step("The tests pass.", ("s1.1", "mended"))]
+    flow = await run(ScriptedModel(roles={"triage": [plan], "execute": work}), GREEN)
+    rows = (flow.run.receipt or {})["steps"][0]["criteria"]
+    assert [(row["text"], row["verdict"]) for row in rows] == [("the tests pass", "proven")]
+
+
+async def test_a_judge_that_the_caller_wants_is_asked_whoever_repeats_the_words() -> None:
+    """P03: nor does the wish for a judge get lost."""
+    plan = submit_plan([{"content": "mend it", "tools": ["fix"], "done_when": ["it is mended"]}])
+    flow = await run(ScriptedModel(roles={"triage": [plan]}), {"text": "it is mended", "judge": True}, confirm="always")
+    (step,) = flow.run.pending[0]["plan"]["steps"]
+    assert [(each["text"], each["judge"]) for each in step["done_when"]] == [("it is mended", True)]
+
+
+async def test_two_criteria_in_the_same_words_are_both_checked() -> None:
+    """P03: same words and different checks are two criteria, of the goal and of a step."""
+    slow = {"text": "the tests pass", "check": {"tool": "run_tests", "arguments": {}, "expect": {"contains": "9"}}}
+    work = [call("fix"), *[finish_step("The tests pass.")] * 3]
+    settings = {"on_failure": "deliver"}
+    flow = await run(ScriptedModel(roles={"triage": [MEND], "execute": work}), slow, GREEN, **settings)
+    rows = (flow.run.receipt or {})["steps"][0]["criteria"]
+    assert (flow.status, [row["verdict"] for row in rows]) == ("failed", ["failed", "proven"])
+
+
+async def test_a_new_plan_that_repeats_its_words_at_a_step_keeps_its_check() -> None:
+    """P08, V01: the caller's criterion stays one of the goal, with its check, whatever a new step says in its words."""
+    first = {"content": "mend half", "tools": [], "replaces": ["s1"], "done_when": ["the tests pass"]}
+    replan = submit_plan([first, {"content": "tell", "tools": [], "replaces": ["s1"]}])
+    work = {
+        "s1": [give_up("no idea")],
+        "s2": [finish_step("half", "s2.result")],
+        "s3": [finish_step("told", "s3.result")],
+    }
+    roles = {"triage": [MEND], "plan": [replan], "execute": work, "deliver": ["All green.", "All green."]}
+    flow = await run(ScriptedModel(roles=roles), GREEN)
+    goal = (flow.run.receipt or {})["criteria"]
+    assert (flow.status, [(row["text"], row["verdict"]) for row in goal]) == ("partial", [("the tests pass", "failed")])
+
+
 async def test_a_new_plan_cannot_let_it_go() -> None:
     """P08, V01: a replan that drops the caller's criterion is corrected."""
     replan = submit_plan([{"content": "say so", "replaces": ["s1"]}], drop=[{"what": "the tests pass", "why": "hard"}])
