@@ -387,7 +387,9 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         says = isinstance(quote, str) and (not quote or own.says(quote))
     elif problem := _why_unusable(cited, quote, before, scope, admitted):
         if succeeded := _succeeded_later(cited, scope):
-            _weigh({"observation": succeeded}, scope, grounding, admitted)
+            is_of_failure = isinstance(quote, str) and scope.says(cited, quote)
+            retry = {"observation": succeeded, "quote": "" if is_of_failure else quote}
+            _weigh(retry, scope, grounding, admitted)
         else:
             grounding.problems.append(problem)
         return

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.testing import audit, call, criterion, finish_step, finish_task
@@ -53,6 +54,23 @@ async def test_a_step_that_had_tools_and_called_none_is_not_proven_by_its_own_wo
     assert (flow.status, flow.run.outcome["code"]) == ("partial", "goal_not_met")
     assert "The file a is deleted" in flow.told("correction")[0]["text"]
     assert "<changes>\nnone\n" in unfenced(next(r for r in model.requests if r.role == "judge").text)
+
+
+async def test_a_quote_that_no_try_of_a_call_returned_proves_nothing() -> None:
+    """V06, decision 15: a call that failed and then succeeded is cited, with words that neither of them said."""
+    returned = iter([("3 failed", {"failed": "exit_code 1"}), ("4 passed", None), ("4 passed", None)])
+
+    def run_tests() -> Any:
+        """Run the tests."""
+        return next(returned)
+
+    tool = StructuredTool.from_function(run_tests, response_format="content_and_artifact")
+    claims = [finish_step("tested", ("s1.1", quote)) for quote in ("900 passed", "4 passed")]
+    model = one_step([call("run_tests"), call("run_tests"), *claims], done_when=["tested"], tools=["run_tests"])
+    flow = await play(model, [tool], effects={"run_tests": "read"})
+    model.assert_exhausted()
+    assert "does not occur in s1.2; nearest there is '4 passed'" in flow.told("correction")[0]["text"]
+    assert flow.step("s1")["verdicts"][0]["evidence"] == [{"observation": "s1.2", "quote": "4 passed"}]
 
 
 async def test_a_check_decides_and_the_word_of_the_model_does_not() -> None:

@@ -171,6 +171,19 @@ def test_a_failure_is_made_good_by_the_same_call() -> None:
     assert "s2.2 failed" in weighed(cites("s2.1", "s2.2", "s2.3"), other)[1][0]
 
 
+@pytest.mark.parametrize(
+    ("quote", "problem"),
+    [("900 passed", "does not occur in s2.2"), ({"n": 4}, "is not a text"), ("4 passed", ""), ("3 failed", "")],
+)
+def test_what_is_quoted_of_a_failure_that_was_made_good_was_said_before_or_after(quote: Any, problem: str) -> None:
+    """V06: the retry stands for the call that failed, and no invented quote comes with it."""
+    tests = seen({**tool("s2.1", "3 failed"), "failed": "exit_code 1"}, tool("s2.2", "4 passed"))
+    good, problems = weighed(cites({"observation": "s2.1", "quote": quote}), tests)
+    assert [each["observation"] for each in good] == ["s2.2"]
+    assert problem in "".join(problems)
+    assert bool(problem) == bool(problems)
+
+
 @pytest.mark.parametrize("source", ["tool", "check"])
 def test_an_error_counts_with_what_it_said_and_only_so(source: str) -> None:
     """H12, V06, DESIGN 5: a call failed if its status says so; what its error shows is for the audit."""
