@@ -17,7 +17,7 @@ from donewhen.graph.step.texts import known_entries
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Planning
 from donewhen.state.ledger import allowance_left, first_exhausted
-from donewhen.state.proof.journal import is_tool_call
+from donewhen.state.proof.journal import has_succeeded
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import Call, JournalEntry, PlanningRecord, PlanningWork
 from donewhen.state.settings import Settings
@@ -71,7 +71,7 @@ class Looks(Calls[Planning]):
             "recalled": [*before["recalled"], *(id for id, *_ in self.recalled)],
         }
         looks = [entry for entry in self.new_entries if entry["source"] == "tool"]
-        if (plan := before["sent_plan"]) and not all(e["ok"] and is_tool_call(e) for e in looks):
+        if (plan := before["sent_plan"]) and not all(map(has_succeeded, looks)):
             self._decline("submit_plan", plan["id"])
             after["sent_plan"] = None
         planning: PlanningRecord = {**self.planning["planning"], "work": after}

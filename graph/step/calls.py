@@ -79,6 +79,7 @@ from donewhen.state.proof.journal import (
     Source,
     call_key,
     canonical_json,
+    has_succeeded,
     is_tool_call,
     observation,
     shorten_text,
@@ -392,7 +393,7 @@ class StepCalls(Calls[Step], StepContext):
         if claim := record["then"]:
             after["then"] = None
             of_calls = [entry for entry in self.new_entries if entry["source"] == "tool"]
-            if of_calls and all(entry["ok"] and is_tool_call(entry) for entry in of_calls):
+            if of_calls and all(map(has_succeeded, of_calls)):
                 return {**update, "record": after, "decision": dict(claim)}
             self._decline(claim["kind"], claim["id"])
         return {**update, "record": after}

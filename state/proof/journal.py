@@ -147,6 +147,11 @@ def is_failure(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("failed")) or not entry["ok"]
 
 
+def has_succeeded(entry: JournalEntry) -> bool:
+    """Return whether an observation is a call that was made and returned no failure."""
+    return is_tool_call(entry) and not is_failure(entry) and not entry.get("unknown")
+
+
 def closing_lines(text: str) -> list[str]:
     """Return the last lines of what a call returned; of an object of texts, such as program output, those of each."""
     parts = [text.replace("\\n", "\n")]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from donewhen.state.language.texts import say
-from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call
+from donewhen.state.proof.journal import call_key, canonical_json, has_succeeded
 from donewhen.state.records import JournalEntry, StepClaim
 from donewhen.state.secrets import conceal_json
 
@@ -30,9 +30,7 @@ def claim_of_calls(step: Mapping[str, Any], entries: Iterable[JournalEntry], lan
     wanted = [call_key(call["tool"], call["arguments"]) for call in calls]
     if wanted != [call_key(entry["tool"], entry["arguments"]) for entry in made]:
         return None
-    if not all(is_tool_call(each) and each["ok"] for each in made):
-        return None
-    if any(each.get("unknown") or each.get("failed") for each in made):
+    if not all(map(has_succeeded, made)):
         return None
     returned = "\n".join([say(language, "call", "returned"), *map(_line, made)])
     if len(returned) > RESULT_CHARS or any(each.get("images") for each in made):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen.testing import broken_call, call, criterion, finish_step, finish_task, give_up
 from tests.kit.flows import last_told, one_step, play, requests
@@ -135,16 +136,21 @@ async def test_a_claim_beside_the_change_it_rests_on_is_weighed_when_that_is_mad
     assert (flow.status, flow.step("s1")["rounds"]) == ("completed", 1)
 
 
-async def test_a_claim_beside_a_change_that_failed_is_told_to_look_first() -> None:
-    """N65, X19: nothing of it holds then; the next round decides."""
+@pytest.mark.parametrize("raises", [True, False])
+async def test_a_claim_beside_a_change_that_failed_is_told_to_look_first(raises: bool) -> None:
+    """N65, X19: nothing of it holds then, also if the tool returns its failure; the next round decides."""
 
-    def refuse(to: str) -> str:
+    def refuse(to: str) -> tuple[str, Any]:
         """Send."""
-        raise ValueError("no such address")
+        if raises:
+            raise ValueError("no such address")
+        return "no such address", {"failed": "exit_code 1"}
 
-    rounds = [[call("refuse", to="a"), finish_step("sent", "s1.1")], give_up("no such address")]
-    model = one_step(rounds, tools=["refuse"])
-    flow = await play(model, [refuse], settings={**DELIVER, "approvals": "plan"})
+    claim = finish_step("sent", ("s1.1", "green"))
+    rounds = [call("look", what="a"), [call("refuse", to="a"), claim], give_up("no such address")]
+    model = one_step(rounds, tools=["look", "refuse"])
+    tool = StructuredTool.from_function(refuse, response_format="content_and_artifact")
+    flow = await play(model, [look, tool], effects={"look": "read"}, settings={**DELIVER, "approvals": "plan"})
     assert flow.status == "failed"
     assert "Look first" in last_told(model)
 
