@@ -27,7 +27,7 @@ from donewhen.graph.llm.history import (
 from donewhen.graph.llm.reply import Decision
 from donewhen.graph.round import Role
 from donewhen.graph.step.calls import make_read_call
-from donewhen.graph.step.gates import CallContext
+from donewhen.graph.step.gates import NOTHING, CallContext
 from donewhen.graph.step.talk import Talk, refuse_text
 from donewhen.graph.step.texts import recall
 from donewhen.graph.tools.toolbox import Toolbox
@@ -126,12 +126,12 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new_entries: Iterab
     )
 
 
-async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
+async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NOTHING) -> AuditRow:
     """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
 
     Its look-ups become observations in `context.new_entries`. Sentences that the last audit of the same work accepted
     are not judged again unless something was changed or said since. If nothing at all is new, the last findings are
-    returned (V12). `reserve` are model calls kept for the end of the run, which an audit may use.
+    returned (V12). `reserve` is what is kept for the end of the run, which an audit may use.
     """
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
@@ -182,8 +182,8 @@ class _Judge(Talk[AuditRow]):
     unknown_changes: Sequence[str]
     """Ids of changes with an unknown outcome, which later observations may settle."""
     reads: Toolbox
-    reserve: int
-    """Model calls kept for the end of the run, which an audit may use."""
+    reserve: Amounts
+    """What is kept for the end of the run, which an audit may use."""
     lookups_left: int
     asked_to_explain: bool = False
     """True once it was asked to explain its verdict, which happens once."""
@@ -192,10 +192,7 @@ class _Judge(Talk[AuditRow]):
 
     def left(self) -> Amounts:
         """Return what may still be spent, with the reserve."""
-        amounts = super().left()
-        if "model_calls" not in amounts:
-            return amounts
-        return {**amounts, "model_calls": amounts["model_calls"] + self.reserve}
+        return self.context.amounts_left(self.reserve)
 
     def end(self, problem: str) -> AuditRow:
         """Tell people that nobody audited the text, and why; return that as the findings."""

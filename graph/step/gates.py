@@ -41,6 +41,7 @@ MADE_ALREADY = (
     "this very call was made and succeeded before this step was planned or tried anew, and nobody is asked whether to "
     "make it once more. Go on from what it did, which can be cited"
 )
+NOTHING: Amounts = {}
 MOST_ROWS, MOST_CHARS = 50, 200
 """Of the sources of one call, the most arguments and the most characters of each that are kept; of a failure, too."""
 
@@ -131,12 +132,15 @@ class CallContext:
         """The place of the run on its thread, which is part of every effect's key."""
         return Place.of(self.config, depth=2)
 
-    def amounts_left(self) -> Amounts:
-        """Return what may still be spent, after what was spent here and what calls in progress have spent so far."""
+    def amounts_left(self, reserve: Mapping[str, float] = NOTHING) -> Amounts:
+        """Return what may still be spent, after what was spent here and what calls in progress have spent so far.
+
+        `reserve` is what may be spent besides what the caller has.
+        """
         spent = self.spent
         for meter in self.meters:
             spent = add(spent, meter.least_spent)
-        return subtract(self.caller.left, spent)
+        return subtract({key: amount + reserve.get(key, 0) for key, amount in self.caller.left.items()}, spent)
 
     @property
     def entries(self) -> list[JournalEntry]:

@@ -17,7 +17,7 @@ from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.round import send_back
 from donewhen.graph.step.audit import Subject, audit, audit_record, can_judge, is_audit_due
 from donewhen.graph.step.calls import ask_before_end, make_read_call
-from donewhen.graph.step.gates import CallContext, StepContext
+from donewhen.graph.step.gates import NOTHING, CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.sync import run_aside, run_in_thread
 from donewhen.graph.tools.hooks import END_OPTIONS
@@ -270,7 +270,7 @@ async def _audit_result(proof: StepProof) -> list[str]:
     subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if is_answer else id)
     subject = replace(subject, last_audit=proof.record["judged"])
     count = len(context.new_entries)
-    audit_row = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if is_answer else 0)
+    audit_row = await audit(context, subject, reserve=RESERVE if is_answer else NOTHING)
     proof.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
     why = reasons(audit_row)
     for number in for_judge:

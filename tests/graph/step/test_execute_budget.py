@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, criterion, finish_step, reply, submit_plan
 from tests.kit.desk import Desk
 from tests.kit.flows import one_step, play, requests, steps
 
@@ -145,6 +145,18 @@ async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
         model = one_step([call("look", what="a"), finish_step("it is green", ("s1.1", "green"))])
         flow = await play(model, Desk().tools(), settings=limited(limits={"model_calls": limit}))
         assert (flow.status, flow.run.spent["model_calls"]) == ("completed", 4), limit
+
+
+@pytest.mark.parametrize(
+    "replies", [[call("look", what="b")] * 5, [reply("hm"), reply("hm")]], ids=["looks", "unusable"]
+)
+async def test_the_judge_uses_that_call_once(replies: list[Any]) -> None:
+    """X08: whatever it does with it, no request follows the last one that the limit allows."""
+    work = {"s1": [call("look", what="a"), finish_step("it is green", ("s1.1", "green"))]}
+    model = steps([{"content": "look"}], work, judge=[*replies, audit()])
+    settings = limited(limits={"model_calls": 4}, on_exhausted="deliver")
+    flow = await play(model, Desk().tools(), settings=settings)
+    assert (flow.status, flow.run.spent["model_calls"], len(model.requests)) == ("partial", 4, 4)
 
 
 async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
