@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from donewhen import ConfigError, DoneWhenError
-from donewhen.clients import Json
+from donewhen.clients import Json, hide_known, redact_json
 
 if TYPE_CHECKING:
     from donewhen import Agent
@@ -75,7 +75,8 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
         raise DoneWhenError(
             f"thread {run.thread_id} has no receipt: it is {run.status}, and a receipt comes with the end"
         )
-    return render_receipt(receipt_lines(conversation), private_key(key) if key else None)
+    lines = ((kind, redact_json(hide_known(body, agent.secrets))) for kind, body in receipt_lines(conversation))
+    return render_receipt(lines, private_key(key) if key else None)
 
 
 def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
@@ -83,18 +84,19 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
 
     First the run and its plan, then decisions, questions and words of people, changes and calls that were refused, the
     other observations that are quoted, with their digests, the steps with their evidence, the audit, and last the
-    outcome.
+    outcome. Each field of a receipt is in one of them.
     """
     run = conversation.run
     receipt: Mapping[str, Any] = run.receipt or {}
-    yield "run", {"thread": run.thread_id, "request": conversation.request, "goal": receipt["goal"]}
+    about = {name: receipt[name] for name in ("goal", "verification", "background") if name in receipt}
+    yield "run", {"thread": run.thread_id, "request": conversation.request, **about}
     if plan := conversation.approved or run.plan:
         yield "plan", {**plan}
-    for name, kind in (("approvals", "decision"), ("questions", "question"), ("heard", "words")):
+    for name, kind in (("approvals", "decision"), ("questions", "question"), ("heard", "words"), ("late", "late")):
         for row in receipt.get(name) or ():
             yield kind, row
-    cited = {item["observation"] for row in [receipt, *receipt["steps"]] for item in _evidence(row)}
-    audit = receipt.get("audit") or {}
+    output, audit = receipt.get("output") or {}, receipt.get("audit") or {}
+    cited = {item["observation"] for row in [receipt, *receipt["steps"], output] for item in _evidence(row)}
     cited |= {id for sentence in audit.get("sentences") or () for id in sentence["by"]}
     observed = {entry["id"]: _observation_line(entry) for entry in conversation.observations}
     for change in receipt["effects"]:
@@ -107,12 +109,13 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
             yield "observation", body
     for row in receipt["steps"]:
         yield "step", row
-    for name in ("criteria", "replaced", "undone", "modes"):
+    for name in ("criteria", "evidence", "replaced", "undone", "modes"):
         for row in receipt.get(name) or ():
             yield name, row
-    if audit:
-        yield "audit", audit
-    yield "spent", {"spent": receipt["spent"]}
+    for name, found in (("output", output), ("audit", audit)):
+        if found:
+            yield name, found
+    yield "spent", {"spent": receipt["spent"], "meter": receipt["meter"]}
     outcome = {name: value for name, value in (run.outcome or {}).items() if name != "receipt"}
     yield "outcome", outcome
 
@@ -124,8 +127,9 @@ def _observation_line(entry: Mapping[str, Any]) -> Json:
 
 
 def _evidence(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for criterion in row.get("criteria") or ():
-        yield from criterion.get("evidence") or ()
+    """Yield what a row of a receipt, its criteria or the values of its data cite."""
+    for each in (row, *(row.get("criteria") or ()), *(row.get("fields") or ())):
+        yield from each.get("evidence") or ()
 
 
 def render_receipt(lines: Iterator[tuple[str, Json]], key: Ed25519PrivateKey | None = None) -> str:

@@ -43,19 +43,19 @@ if TYPE_CHECKING:
         tool_texts,
     )
     from donewhen.state.proof.journal import closing_lines, is_failure
-    from donewhen.state.secrets import redact
+    from donewhen.state.secrets import hide_known, redact, redact_json
     from donewhen.state.settings import ROLES
     from donewhen.state.statuses import FINAL
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
-    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
-    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines",
-    "coerce_typed", "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "installed_version",
+    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage", "ToolPause",
+    "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines", "coerce_typed",
+    "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "hide_known", "installed_version",
     "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all",
-    "read_goal", "read_word", "redact", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
-    "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
+    "read_goal", "read_word", "redact", "redact_json", "say", "says_continue", "schedule_lines", "schedule_text",
+    "shown_arguments", "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -87,7 +87,7 @@ _HOME = {
     ),
     **dict.fromkeys(("closing_lines", "is_failure"), "state.proof.journal"),
     "FINAL": "state.statuses",
-    "redact": "state.secrets",
+    **dict.fromkeys(("hide_known", "redact", "redact_json"), "state.secrets"),
     **dict.fromkeys(("DEEPEST", "Json", "is_too_deep", "storable", "store_label"), "state.values"),
 }
 """By name: its module; those that are missing here are in `state.people.payload`."""

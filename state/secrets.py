@@ -398,10 +398,11 @@ def _json(
         return REDACTED
     below = partial(_json, clean=clean, names=names, depth=depth + 1)
     if isinstance(value, Mapping):
+        named = {"value": str(value.get("argument", "value"))}  # a row on the value of an argument
         return {
             key: REDACTED
-            if item and not isinstance(item, bool) and _names_secret(str(key), _PASSWORDS)
-            else below(item, secret=secret or _names_secret(str(key), names))
+            if item and not isinstance(item, bool) and _names_secret(named.get(key, str(key)), _PASSWORDS)
+            else below(item, secret=secret or _names_secret(named.get(key, str(key)), names))
             for key, item in value.items()
         }
     return [below(item, secret=secret) for item in value] if isinstance(value, list | tuple) else value

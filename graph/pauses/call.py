@@ -154,9 +154,12 @@ class ToolPause(PermissionPause, CallPause):
 
     def row(self, decided: ResolvedAnswer) -> Json:
         """Return the receipt's row, with the calls beside it, where its arguments come from, and edited arguments."""
-        answer, beside = decided.answer, {"batch": self.batch, "new": self.new, "sources": self.sources}
+        answer = decided.answer
+        beside: Json = redact_json({"sources": self.sources or (), "batch": self.batch or ()})
+        traced = [*beside["sources"], *(row for each in beside["batch"] for row in each.get("sources") or ())]
+        beside["new"] = [*dict.fromkeys(row["value"] for row in traced if row["source"] is None)]
         edited = {"edited": redact_json(answer.arguments or {})} if answer.kind == "edit" else {}
-        return {**super().row(decided), **{key: redact_json(each) for key, each in beside.items() if each}, **edited}
+        return {**super().row(decided), **{key: each for key, each in beside.items() if each}, **edited}
 
     def change(self, values: Mapping[str, Any], decided: ResolvedAnswer) -> Json:
         """Decide the call and those that are approved with it, or give an executor its answer."""

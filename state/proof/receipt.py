@@ -17,11 +17,11 @@ from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
 Status = Literal["completed", "answered", "partial", "failed", "cancelled", "exhausted"]
-SUCCEEDED = ("completed", "answered")
-"""The statuses of runs that did what they should."""
 """How a run ended. `completed`: something was done or looked up, and shown. `answered`: the user has words, and nothing
 was changed: small talk, general knowledge, a refusal by the instructions, an untrue premise explained.
 """
+SUCCEEDED = ("completed", "answered")
+"""The statuses of runs that did what they should."""
 
 
 class Evidence(TypedDict):
@@ -295,6 +295,8 @@ class Receipt(TypedDict):
     verification: Literal["claimed", "grounded", "audited", "judged"]
     criteria: list[CriterionRow]
     """The criteria of the goal, if the plan has several steps; verified when the answer was delivered."""
+    evidence: NotRequired[list[Evidence]]
+    """What an answer without a plan cites; older receipts lack it."""
     steps: list[StepRow]
     replaced: list[ReplacedRow]
     approvals: list[ApprovalRow]
@@ -375,6 +377,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "schedule": schedule_of(values),
         "verification": settings.verification,
         "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
+        "evidence": list((values.get("ending") or {}).get("evidence") or ()),
         "steps": [_step_row(step, record_of(records, step["id"]), journal) for step in plan.get("steps", ())],
         "replaced": replaced_rows(plan, records),
         "approvals": _approval_rows(values),

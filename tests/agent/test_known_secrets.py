@@ -49,7 +49,7 @@ async def test_a_known_secret_leaves_a_run_nowhere(
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    plan = submit_plan([{"content": "work", "done_when": "d", "tools": ["use"]}])
+    plan = submit_plan([{"content": at["words"], "done_when": "d", "tools": ["use"]}])
     work = [call("use", x=at["arguments"]), finish_step(at["words"], "s1.1")]
     roles = {"triage": [plan], "execute": work, "deliver": [at["words"]] * 3, "judge": [audit()] * 2}
     model = ScriptedModel(roles=roles, strict=False, stream=True)
@@ -67,6 +67,7 @@ async def test_a_known_secret_leaves_a_run_nowhere(
     spans = [(span.name, dict(span.attributes or {})) for span in exporter.get_finished_spans()]
     logs = [(record.getMessage(), getattr(record, "event", {})) for record in caplog.records]
     out: dict[str, Any] = {"events": events, "watched": watched, "receipt": run.receipt, "answer": run.answer}
+    out["file"] = await export_receipt(agent, "t")
     out |= {"spans": spans, "logs": logs, "recording": (tmp_path / "a.jsonl").read_text("utf-8")}
     assert [name for name, value in out.items() if secrets_in(value)] == []
     assert spans

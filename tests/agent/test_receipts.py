@@ -19,7 +19,7 @@ from donewhen import Agent, ConfigError, DoneWhenError
 from donewhen.agent.receipts import canonical, private_key
 from donewhen.hooks import Call, Hooks, Refuse
 from donewhen.receipts import export_receipt, verify_receipt
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.agent.cli.conftest import shell as shell
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import Shell
@@ -147,6 +147,87 @@ async def test_a_receipt_has_what_was_approved_done_quoted_and_found() -> None:
     assert change["digest"]
     assert lines["step"]["criteria"][0]["evidence"][0]["quote"] == "paid 12.5"
     assert lines["outcome"]["text"] == "Paid."
+
+
+async def test_a_receipt_has_no_password_in_any_line() -> None:
+    """R18: not in the plan, a call that a person approved, the sources of its values, a read that is cited, a step."""
+    password = "hunter2-Xy9!kk"
+
+    def login(user: str, password: str) -> str:
+        """Log in."""
+        return f"{user} is logged in"
+
+    def balance(user: str, password: str) -> str:
+        """Read the balance."""
+        return "balance 77"
+
+    who = {"user": "ann", "password": password}
+    planned = {"content": "Log in", "done_when": ["in"], "calls": [{"tool": "login", "arguments": who}]}
+    steps = [planned, {"content": "Read", "done_when": ["known"], "tools": ["balance", "login"], "depends_on": [1]}]
+    calls = [call("balance", **who), call("login", user="bob", password=password)]
+    work = {"s1": [finish_step("in", "s1.1")], "s2": [*calls, finish_step("77", ("s2.1", "77"))]}
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": work}, strict=False)
+    async with Agent(model, [login, balance], effects={"balance": "read"}, storage="memory:") as agent:
+        run = await agent.resume(await agent.start("What is the balance?"), "approve")
+        assert run.pending[0]["new"]
+        run = await agent.resume(run, "approve")
+        text = await export_receipt(agent, run.thread_id)
+    receipt: Any = run.receipt
+    assert [row["new"] for row in receipt["approvals"] if "new" in row]
+    assert [row["kind"] for row in receipt["approvals"] if password in json.dumps(row)] == []
+    assert [row["id"] for row in receipt["effects"] if password in json.dumps(row)] == []
+    assert [line["kind"] for line in json.loads(text)["lines"] if password in json.dumps(line)] == []
+    assert [line["body"]["user"] for line in json.loads(text)["lines"] if "user" in line["body"]] == []
+    assert verify_receipt(text).ok
+
+
+async def test_a_receipt_has_the_level_of_proof_late_words_and_the_sources_of_each_value() -> None:
+    """R: of a run whose steps nobody proved one sees that; what came too late is told; each value has its source."""
+
+    async def deliver(*_: Any) -> Any:
+        await agent.tell("late", "only the blue ones")
+        return call("deliver", text="1250 lamps", output={"lamps": 1250})
+
+    plan = [{"content": f"Count {each}", "done_when": ["counted"], "tools": ["stock"]} for each in ("lamps", "chairs")]
+    work = {"s1": [call("stock", item="lamp"), finish_step("1250", "s1.1")], "s2": [finish_step("none", "s2.result")]}
+    roles = {"triage": [submit_plan(plan)], "execute": work, "deliver": [deliver]}
+    model = ScriptedModel(roles=roles, strict=False)
+    output = {"type": "object", "properties": {"lamps": {"type": "integer"}}, "required": ["lamps"]}
+    limits = {"confirm": "never", "when_busy": "next_round", "verification": "claimed"}
+    async with Agent(model, [stock], effects={"stock": "read"}, storage="memory:") as agent:
+        run = await agent.start("Count", thread_id="late", settings=limits, output_type=output)
+        lines = json.loads(await export_receipt(agent, "late"))["lines"]
+    bodies = {line["kind"]: line["body"] for line in lines}
+    assert bodies["run"]["verification"] == "claimed"
+    assert bodies["late"]["text"] == "only the blue ones"
+    assert bodies["output"] == (run.receipt or {})["output"]
+    assert [(row["path"], row["evidence"][0]["observation"]) for row in bodies["output"]["fields"]] == [
+        ("lamps", "s1.1")
+    ]
+    assert bodies["observation"]["digest"]
+    written = {*bodies} | {name for body in bodies.values() for name in body}
+    plural = {"approvals": "decision", "steps": "step", "effects": "change", "plan": "plan"}
+    rows = {name for name, value in (run.receipt or {}).items() if value and plural.get(name, name) not in written}
+    assert rows == set()
+
+
+def stock(item: str) -> str:
+    """Return the stock of an item."""
+    return f"{item}: 1250 in stock"
+
+
+async def test_the_receipt_of_an_answer_has_what_it_cites() -> None:
+    """R: an answer without a plan rests on what planning read: the quote, and the digest of the observation."""
+    said = answer("There are 1250 lamps.")
+    said["args"]["evidence"] = [{"observation": "p.1", "quote": "1250 in stock"}]
+    model = ScriptedModel(roles={"triage": [call("stock", item="lamp"), said]})
+    async with Agent(model, [stock], effects={"stock": "read"}, storage="memory:") as agent:
+        run = await agent.start("How many lamps?", settings={"verification": "grounded"})
+        bodies = {
+            line["kind"]: line["body"] for line in json.loads(await export_receipt(agent, run.thread_id))["lines"]
+        }
+    assert (run.receipt or {})["evidence"] == [bodies["evidence"]] == [{"observation": "p.1", "quote": "1250 in stock"}]
+    assert (bodies["observation"]["id"], bodies["observation"]["tool"]) == ("p.1", "stock")
 
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["signed", "unsigned"])
