@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -158,15 +159,17 @@ class Conversations:
         picture = await self._picture(thread_id) if thread_id else None
         if picture and instead_of:
             picture["messages"] = [*takewhile(lambda message: message["id"] != instead_of, picture["messages"])]
+        message = HumanMessage(goal, id=str(uuid4()))
         stream = self._agent.stream(
-            goal,
+            [message],
             thread_id=thread_id,
             metadata=metadata,
             settings=chosen,
             on_leave="continue",
             instead_of=instead_of,
         )
-        await self._begin(stream, Conversation([_without_run(picture)] if picture else []))
+        conversation = Conversation([_without_run(picture)] if picture else [])
+        await self._begin(stream, conversation, request=message.id)
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
@@ -328,10 +331,13 @@ class Conversations:
             self._open[thread_id] = reloaded
             conversation.changed.set()
 
-    async def _begin(self, stream: RunStream, conversation: Conversation, words: Json | None = None) -> None:
+    async def _begin(
+        self, stream: RunStream, conversation: Conversation, words: Json | None = None, request: str | None = None
+    ) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
-        `words` is an event with the person's words; it comes first.
+        `words` is an event with the person's words; it comes first. `request` is the id of the message that began a
+        new request.
         """
         if self._is_at_work(stream.thread_id):
             raise ThreadBusy("this conversation is at work already, perhaps from another tab: this was not taken")
@@ -341,7 +347,7 @@ class Conversations:
         self._open[stream.thread_id] = conversation
         if words:
             conversation.add(words)
-        conversation.add(event_view(first))
+        conversation.add({**event_view(first), "request": request} if request else event_view(first))
         if before is not None and before is not conversation:
             before.changed.set()
         self._spawn(self._relay(stream, conversation), stream.thread_id)

@@ -29,7 +29,11 @@ export class View {
     this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
     switch (event.type) {
       case "picture": this.picture(event); break;
-      case "started": this.working = true; this.answered(); break;
+      case "started":
+        this.working = true;
+        this.requestId = event.request ?? this.requestId;
+        this.answered();
+        break;
       case "goal": this.goal(event.text); break;
       case "answered": this.exchange(event.question, event.text); break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
@@ -283,13 +287,14 @@ export class View {
     if (run.receipt.changed) this.offerUndo();
   }
 
-  // What a person does with an answer that is not what they wanted: ask once more, or word the request differently.
+  // What a person does with an answer that is not what they wanted: ask once more, or word the request differently. As
+  // with an earlier request, what comes takes its place: a change that was made is asked about before it is made again.
   offerAgain(run) {
-    const goal = this.goalText ?? run.goal;
-    if (!goal) return;
+    const goal = this.goalText ?? run.goal, id = this.requestId;
+    if (!goal || !id) return;
     this.drop("again");
     this.part("again", () => el("div", { className: "under again" },
-      button(words.try_again, () => this.acts.request(goal), "plain"), button(words.edit_request, () => this.acts.write(goal), "plain")));
+      button(words.try_again, () => this.acts.retry(id, goal), "plain"), button(words.edit_request, () => this.acts.instead(id, goal), "plain")));
   }
 
   // --- the way back from what a run changed: beside each change, and for all of them in the receipt
@@ -318,7 +323,10 @@ export class View {
     const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
     for (const [at, message] of talk.entries()) {
       if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
-      else if (at === last) this.goal(message.text);
+      else if (at === last) {
+        this.requestId = message.id;
+        this.goal(message.text);
+      }
       else this.request(message);
     }
     if (!run) return;

@@ -362,7 +362,42 @@ async def test_long_options_fit_a_phone_and_a_request_is_made_once_more() -> Non
         assert await tab.input_value("#text") == "send it"
         await tab.click("text=Try again")
         await tab.wait_for_selector("text=Sent once more.")
-        assert await tab.locator(".user", has_text="send it").count() == 2
+        assert await tab.locator(".user", has_text="send it").count() == 1, "in place of the first"
+
+
+@pytest.mark.parametrize("after_reload", [False, True])
+async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(after_reload: bool) -> None:
+    """F08: the buttons below an answer go the way of the earlier message's ✎: what was done is asked about."""
+    paid: list[str] = []
+
+    def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        return f"paid {to}"
+
+    plan = submit_plan([{"content": "Pay R-17", "done_when": ["R-17 is paid"], "tools": ["pay"]}])
+    turn = [call("pay", to="R-17"), finish_step("Paid.", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan] * 3, "execute": [*turn, turn[0], turn[0]]})
+    payer = Agent(model, [pay], storage="memory:", effects={"pay": "write"})
+    async with served(payer) as page, browser(page) as tab:
+        await say(tab, "pay R-17")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".outcome.completed")
+        for change in (False, True):
+            if after_reload:
+                await tab.reload()
+            if change:
+                await tab.click("text=Change the request")
+                assert "leaves the conversation" in await tab.inner_text("#use-text")
+                await say(tab, "pay R-17, please")
+            else:
+                await tab.click("text=Try again")
+            await tab.click("text=Run it")
+            await tab.wait_for_selector(".card.ask b:text-is('pay')")
+            assert (paid, await tab.locator(".user").count()) == (["R-17"], 1)
+            await tab.click("text=End the run")
+            await tab.locator("dialog").get_by_role("button", name="End the run").click()
+            await tab.wait_for_selector(".outcome.cancelled")
 
 
 async def contrast(tab: Any, selector: str) -> float:
