@@ -44,8 +44,12 @@ def run_again_words(info: ThreadInfo, status: str, storage: str | None) -> str |
     """Return the command that makes a scheduled run again for its own time, if it ended without success; else None."""
     if not info.schedule or status not in ("failed", "partial", "exhausted", "cancelled"):
         return None
-    words = ["donewhen", "schedules", "run", info.schedule, "--for", info.moment]
-    return shlex.join([*words, *(["--storage", storage] if storage else [])])
+    return command_line(storage, "schedules", "run", info.schedule, "--for", info.moment)
+
+
+def command_line(storage: str | None, *words: str) -> str:
+    """Return a command line of ours; it names a `storage` given on the command line."""
+    return shlex.join(["donewhen", *words, *(["--storage", storage] if storage else [])])
 
 
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:

@@ -27,7 +27,7 @@ from donewhen.agent.cli.options import (
     read_stdin,
     resolve_folder,
 )
-from donewhen.agent.cli.result import run_again_words
+from donewhen.agent.cli.result import command_line, run_again_words
 from donewhen.agent.cli.screen.asking import PROMPT, agrees, is_meant
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.storage_view import StorageView
@@ -283,6 +283,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
             say=say,
             receipts=ReceiptFiles(config.receipt_key),
             also=also,
+            opener=lambda folder: command_line(view.storage, "chat", "--dir", folder),
         )
         asyncio.run(page)
     return 0

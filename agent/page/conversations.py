@@ -4,7 +4,7 @@ A page that opens a thread gets all events from the first one, and then new ones
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from donewhen import Agent, DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
+from donewhen import Agent, DoneWhenError, ResumeError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.clients import (
     DEMO,
     ROLES,
@@ -78,13 +78,22 @@ class Conversation:
 class Conversations:
     """All threads of an agent, for pages. Threads started here get `metadata`; dropped files go into its `dir`.
 
+    Those begun in another folder, or by other code, are shown, and go on there alone: the tools here are not theirs.
+
     `receipts` writes and checks receipts as files. `also` names models that a request may have besides the agent's.
+    `opener` returns the command that opens the page of another folder.
     """
 
     def __init__(
-        self, agent: Agent, metadata: Json, receipts: Receipts | None = None, also: Sequence[str] = ()
+        self,
+        agent: Agent,
+        metadata: Json,
+        receipts: Receipts | None = None,
+        also: Sequence[str] = (),
+        opener: Callable[[str], str] = "donewhen chat --dir {}".format,
     ) -> None:
         self._agent, self._metadata, self._receipts, self._also = agent, metadata, receipts, also
+        self._opener = opener
         self._open: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -156,6 +165,8 @@ class Conversations:
             raise DoneWhenError(f"the model {model!r} is none of this page: {', '.join(self._also) or 'it has one'}")
         chosen = {"models": dict.fromkeys(ROLES, model)} if model else None
         metadata = {**self._metadata, "model": model} if model else self._metadata
+        if thread_id:
+            await self._check_place(thread_id)
         picture = await self._picture(thread_id) if thread_id else None
         if picture and instead_of:
             picture["messages"] = [*takewhile(lambda message: message["id"] != instead_of, picture["messages"])]
@@ -188,13 +199,13 @@ class Conversations:
 
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
         """Answer the question `id`. Raises StaleAnswer if it is not pending."""
-        conversation = await self._conversation(thread_id)
+        conversation = await self._conversation_here(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
         await self._begin(stream, conversation, _words_event(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
         """Continue a stopped or interrupted request; with `steer`, the person's words, it is planned again."""
-        conversation = await self._conversation(thread_id)
+        conversation = await self._conversation_here(thread_id)
         stream = self._agent.stream_resume(thread_id, steer=steer, on_leave="continue")
         words = {"type": "answered", "question": "", "text": steer} if steer else None
         await self._begin(stream, conversation, words)
@@ -207,7 +218,7 @@ class Conversations:
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> Json:
         """Undo the thread's changes, or those of a step or a call. Raises ThreadWaiting before the request ends."""
-        conversation = await self._conversation(thread_id)
+        conversation = await self._conversation_here(thread_id)
         report = await self._agent.undo(thread_id, step, dry_run=dry_run)
         if report.status == "undone" and not dry_run:
             run = await self._agent.get(thread_id)
@@ -278,6 +289,28 @@ class Conversations:
             opened = await self._open_thread(thread_id)
             self._open.setdefault(thread_id, opened)
         return self._open[thread_id]
+
+    async def _conversation_here(self, thread_id: str) -> Conversation:
+        """Return the followed thread, for work with the tools here. Raises ResumeError if they are not its own."""
+        await self._check_place(thread_id)
+        return await self._conversation(thread_id)
+
+    async def _check_place(self, thread_id: str) -> None:
+        if place := await self._other_place(thread_id):
+            where = (
+                f"in {place['folder']}: go on there, with {place['command']}" if place["folder"] else "by other code"
+            )
+            raise ResumeError(f"this conversation was begun {where}")
+
+    async def _other_place(self, thread_id: str) -> Json | None:
+        """Return the `folder` of a thread that has other tools than those here, and the `command` that opens it there.
+
+        Both are "" if other code began it.
+        """
+        folder = (await self._agent.info(thread_id)).metadata.get("dir")
+        if folder == self.folder:
+            return None
+        return {"folder": folder or "", "command": self._opener(folder) if folder else ""}
 
     async def _open_thread(self, thread_id: str) -> Conversation:
         """Return a thread to follow; if another process works on it, its events from now on are added."""
@@ -376,6 +409,7 @@ class Conversations:
         return {
             "type": "picture",
             "thread_id": thread_id,
+            "place": await self._other_place(thread_id),
             "messages": [_message(message) for message in conversation.messages if _is_conversational(message)],
             "run": {**run.to_dict(), "pending": [pause_view(pause) for pause in run.pending]},
             "journal": [observation_view(entry) for entry in observations if entry["tool"]],

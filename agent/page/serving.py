@@ -38,10 +38,12 @@ async def serve(
     say: Callable[[str], None],
     receipts: "Receipts | None" = None,
     also: Sequence[str] = (),
+    opener: Callable[[str], str],
 ) -> None:
     """Serve pages of the agent; port 0 uses the stored one. `say` receives the link. Raises ConfigError.
 
     `receipts` writes and checks the receipts that are saved there. `also` are models that may be chosen besides.
+    `opener` returns the command that opens the page of another folder.
     """
     try:
         import uvicorn
@@ -64,7 +66,7 @@ async def serve(
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata, receipts, also), stored.token, hosts)
+        app = page(Conversations(agent, metadata, receipts, also, opener), stored.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=CLOSE_SECONDS, ws="none")
         await uvicorn.Server(config).serve(sockets=[listener])
 

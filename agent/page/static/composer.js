@@ -55,7 +55,8 @@ export class Composer {
 
   show() {
     const use = this.use();
-    const shown = { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
+    const closed = this.view?.closed ?? "";
+    const shown = closed || { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
     $("log").classList.toggle("at-rest", ["goal", "instead"].includes(use.kind));
     if ($("text").placeholder !== shown) $("text").placeholder = shown;
     const several = use.kind === "answer" && this.view.pending.length > 1;
@@ -64,7 +65,8 @@ export class Composer {
     $("use-text").textContent = use.kind === "answer" ? fill(words.answering, { question }) : shown;
     $("use-no").hidden = !this.wanted;
     $("send").textContent = use.kind === "refusal" ? words.refuse : words.send;
-    $("send").disabled = Boolean(this.sending) || (!$("text").value.trim() && use.kind !== "refusal");
+    $("text").disabled = Boolean(closed);
+    $("send").disabled = Boolean(this.sending || closed) || (!$("text").value.trim() && use.kind !== "refusal");
     $("stop").hidden = !this.view?.working;
     if ($("stop").hidden) $("stop").disabled = false;
   }
@@ -73,7 +75,7 @@ export class Composer {
     event?.preventDefault();
     const use = this.use();
     const text = $("text").value.trim();
-    if (this.sending || (!text && use.kind !== "refusal")) return;
+    if (this.sending || this.view?.closed || (!text && use.kind !== "refusal")) return;
     const { key, view } = this;
     this.sending = true;
     this.show();

@@ -20,6 +20,7 @@ export class View {
     this.meter = new Map();
     this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
+    this.closed = ""; // why nothing can be answered or asked here
     this.working = false;
     this.stalled = 0;
   }
@@ -109,7 +110,7 @@ export class View {
 
   // An earlier request: put into the box, to be changed and asked in its place, where the box takes a request.
   request({ text, id }) {
-    const edit = sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
+    const edit = !this.closed && sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
     this.add(el("div", { className: "asked-before" }, edit, el("div", { className: "user said", dir: "auto" }, text)));
   }
 
@@ -228,11 +229,11 @@ export class View {
     this.drop("ask");
     this.pending = pending;
     if (!pending.length) return;
-    if (pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
+    if (!this.closed && pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
     const cards = pending.map((each, at) => {
       const why = each.notice || (at === 0 && problem);
       const step = each.step && this.steps.get(each.step);
-      const form = formOf(each, {
+      const form = this.closed ? [markdown(each.question ?? "")] : formOf(each, {
         several: pending.length > 1,
         send: (value) => this.acts.answer(each.id, value),
         reply: (how) => this.acts.reply(each.id, how),
@@ -259,6 +260,7 @@ export class View {
   }
 
   stopped(text) {
+    if (this.closed) return;
     const go = button(words.go_on, () => this.acts.goOn());
     this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, go)));
   }
@@ -283,6 +285,7 @@ export class View {
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts)));
+    if (this.closed) return;
     this.offerAgain(run);
     if (run.receipt.changed) this.offerUndo();
   }
@@ -317,7 +320,8 @@ export class View {
   }
 
   // A thread as it stands, of which no events are known.
-  picture({ messages, run, journal, said = [] }) {
+  picture({ messages, run, journal, said = [], place }) {
+    this.closed = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
     const talk = [...messages];
     if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
     const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
@@ -334,6 +338,7 @@ export class View {
     if (run.plan?.steps?.length) this.showPlan(run.plan, run.steps);
     for (const entry of journal) this.call(entry);
     for (const { question, text } of said) this.exchange(question, text);
+    if (this.closed) this.add(el("div", { className: "note", role: "status", dir: "auto" }, this.closed));
     if (run.status === "waiting") this.ask(run.pending, run.problem);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });

@@ -400,6 +400,37 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
             await tab.wait_for_selector(".outcome.cancelled")
 
 
+async def test_a_conversation_of_another_folder_goes_on_there_alone(tmp_path: Path) -> None:
+    """R18: its plan would write with the tools here. The page says which command opens it; the wire refuses it too."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    (here := tmp_path / "here").mkdir()
+    plan = submit_plan([{"content": "Write a.md", "done_when": ["it is there"], "tools": ["write_file"]}])
+    model = ScriptedModel(roles={"triage": [answer("Four."), plan]})
+    async with Agent(model, workspace_tools(tmp_path), storage=storage) as other:
+        done = await other.start("two and two", metadata={"dir": str(tmp_path)})
+        waits = await other.start("write a.md", metadata={"dir": str(tmp_path)})
+    idle = Agent(ScriptedModel(roles={}), workspace_tools(here), storage=storage)
+    async with served(idle, dir=str(here)) as page, browser(page) as tab:
+        for goal in ("two and two", "write a.md"):
+            await tab.locator("#threads button", has_text=goal).click()
+            await tab.wait_for_selector(f"#log .note:has-text('donewhen chat --dir {tmp_path}')")
+            assert await tab.locator("#log button:text-is('Run it'), #log .again, #log .edit-request").count() == 0
+            assert await tab.is_disabled("#text")
+        (asked,) = waits.pending
+        refused = [
+            await page.client.post(f"/api/threads/{waits.thread_id}/answer", json={"id": asked["id"], "answer": "yes"}),
+            await page.client.post(f"/api/threads/{waits.thread_id}/go-on", json={"steer": "write b.md"}),
+            await page.client.post(f"/api/threads/{done.thread_id}/undo", json={}),
+            await page.client.post("/api/threads", json={"goal": "write b.md", "thread": done.thread_id}),
+        ]
+        assert [(each.status_code, str(tmp_path) in each.json()["error"]["text"]) for each in refused] == [
+            (409, True)
+        ] * 4
+        await tab.click("#new")
+        assert await tab.is_enabled("#text")
+    assert not [*here.iterdir()]
+
+
 async def contrast(tab: Any, selector: str) -> float:
     """Return the contrast of an element's text to its background, as WCAG computes it."""
     return float(
