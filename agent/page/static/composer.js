@@ -44,11 +44,11 @@ export class Composer {
 
   // What the words are for: {kind, id}.
   use() {
-    const { pending = [], working, parts } = this.view ?? {};
-    const asked = this.wanted && pending.find((each) => each.id === this.wanted.id);
+    const { mine = [], working, parts } = this.view ?? {};
+    const asked = this.wanted && mine.find((each) => each.id === this.wanted.id);
     if (asked) return { kind: this.wanted.how, id: asked.id, asked };
     if (working) return { kind: "tell" };
-    if (pending.length) return { kind: "answer", id: pending[0].id, asked: pending[0] };
+    if (mine.length) return { kind: "answer", id: mine[0].id, asked: mine[0] };
     if (this.wanted?.how === "instead") return { kind: "instead", id: this.wanted.id };
     return { kind: parts?.stopped ? "steer" : "goal" };
   }
@@ -59,7 +59,7 @@ export class Composer {
     const shown = closed || { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
     $("log").classList.toggle("at-rest", ["goal", "instead"].includes(use.kind));
     if ($("text").placeholder !== shown) $("text").placeholder = shown;
-    const several = use.kind === "answer" && this.view.pending.length > 1;
+    const several = use.kind === "answer" && this.view.mine.length > 1;
     const question = (use.asked?.question ?? "").split("\n")[0];
     $("use").hidden = !(several || ["changes", "refusal", "instead"].includes(use.kind));
     $("use-text").textContent = use.kind === "answer" ? fill(words.answering, { question }) : shown;

@@ -2,12 +2,14 @@
 //
 // A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
 // what was changed and not sent; `planText(edited)`, the text of a plan; and `observe(id, quote)`, which opens a result.
+// `shut`: the question is only shown, because it is not for whoever sits here; without `send` the run is not ended either.
 import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "/draw.js";
 import { Fields } from "/fields.js";
 import { markdown } from "/markdown.js";
 import { stepAbout } from "/rows.js";
 
 export function formOf(pending, form) {
+  if (form.shut) return shownOnly(pending, form);
   const make = { plan: planForm, tool: callForm }[pending.kind] ?? (pending.fields ? fieldsForm : questionForm);
   return make(pending, form);
 }
@@ -16,6 +18,11 @@ const area = (value, label, oninput, more = {}) => el("textarea", { value, rows:
 
 // Ends the whole run: apart from the other buttons, and asked about, because nothing brings it back.
 const endRun = (send) => button(words.end_run, () => confirm(words.end_run, words.end_this, words.end_run, () => send({ type: "cancel" })), "quiet apart");
+
+function shownOnly(pending, { send, observe }) {
+  const call = pending.tool ? [el("b", {}, pending.tool), ...argumentsOf(pending, observe)] : [];
+  return [markdown(pending.question ?? ""), ...call, send ? el("div", { className: "buttons" }, endRun(send)) : null];
+}
 
 // --- a plan
 

@@ -102,7 +102,7 @@ function take(event) {
 
 function title() {
   const row = threads.now;
-  const mark = view.working ? "◐ " : view.pending.length ? "● " : "";
+  const mark = view.working ? "◐ " : view.mine.length ? "● " : "";
   document.title = row ? `${mark}${titleOf(row).slice(0, 60)} · DoneWhen` : "DoneWhen";
 }
 

@@ -20,7 +20,7 @@ export class View {
     this.meter = new Map();
     this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
-    this.closed = ""; // why nothing can be answered or asked here
+    this.elsewhere = ""; // where it goes on, if not here
     this.working = false;
     this.stalled = 0;
   }
@@ -110,7 +110,7 @@ export class View {
 
   // An earlier request: put into the box, to be changed and asked in its place, where the box takes a request.
   request({ text, id }) {
-    const edit = !this.closed && sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
+    const edit = !this.elsewhere && sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
     this.add(el("div", { className: "asked-before" }, edit, el("div", { className: "user said", dir: "auto" }, text)));
   }
 
@@ -224,18 +224,29 @@ export class View {
 
   // --- what a person is asked
 
+  // The open questions that can be answered here: not those that only somebody named may answer.
+  get mine() {
+    return this.elsewhere ? [] : this.pending.filter((each) => !each.answered_by);
+  }
+
+  // Why nothing can be typed here; "" if something can.
+  get closed() {
+    return this.elsewhere || (this.pending.length && !this.mine.length ? waitsFor(this.pending) : "");
+  }
+
   // Every open question has a card of its own, the one asked now first; the box at the bottom answers one of them.
   ask(pending, problem) {
     this.drop("ask");
     this.pending = pending;
     if (!pending.length) return;
-    if (!this.closed && pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
+    if (this.mine.includes(pending[0]) && pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
     const cards = pending.map((each, at) => {
       const why = each.notice || (at === 0 && problem);
       const step = each.step && this.steps.get(each.step);
-      const form = this.closed ? [markdown(each.question ?? "")] : formOf(each, {
-        several: pending.length > 1,
-        send: (value) => this.acts.answer(each.id, value),
+      const form = formOf(each, {
+        several: this.mine.length > 1,
+        shut: !this.mine.includes(each),
+        send: this.elsewhere ? null : (value) => this.acts.answer(each.id, value),
         reply: (how) => this.acts.reply(each.id, how),
         draft: this.acts.draft(each.id),
         planText: (edited) => this.acts.planText(each.id, edited),
@@ -260,7 +271,7 @@ export class View {
   }
 
   stopped(text) {
-    if (this.closed) return;
+    if (this.elsewhere) return;
     const go = button(words.go_on, () => this.acts.goOn());
     this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, go)));
   }
@@ -285,7 +296,7 @@ export class View {
     if (run?.answer) this.answer().write(run.answer);
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts)));
-    if (this.closed) return;
+    if (this.elsewhere) return;
     this.offerAgain(run);
     if (run.receipt.changed) this.offerUndo();
   }
@@ -321,7 +332,7 @@ export class View {
 
   // A thread as it stands, of which no events are known.
   picture({ messages, run, journal, said = [], place }) {
-    this.closed = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
+    this.elsewhere = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
     const talk = [...messages];
     if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
     const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
@@ -338,7 +349,7 @@ export class View {
     if (run.plan?.steps?.length) this.showPlan(run.plan, run.steps);
     for (const entry of journal) this.call(entry);
     for (const { question, text } of said) this.exchange(question, text);
-    if (this.closed) this.add(el("div", { className: "note", role: "status", dir: "auto" }, this.closed));
+    if (this.elsewhere) this.add(el("div", { className: "note", role: "status", dir: "auto" }, this.elsewhere));
     if (run.status === "waiting") this.ask(run.pending, run.problem);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });
@@ -393,5 +404,10 @@ export class View {
 }
 
 // What stands in a list, and in the tab's title, of how a thread stands.
-export const stateOf = (row) => (row.at_work ? words.at_work : row.status === "waiting" ? words.waiting_status : words[row.status] ?? row.status);
+export const stateOf = (row) => (row.at_work ? words.at_work : row.status === "waiting" ? waitsFor(row.pending) : words[row.status] ?? row.status);
 
+// For whom questions wait: for you, unless somebody else alone may answer each of them.
+function waitsFor(pending) {
+  const others = [...new Set(pending.map((each) => each.answered_by))];
+  return others.length && others.every(Boolean) ? fill(words.waits_for, { who: others.join(", ") }) : words.waiting_status;
+}

@@ -12,7 +12,7 @@ import pytest
 from donewhen import Agent, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.agent.page.test_page import READ, READING, agent, read_note
+from tests.agent.page.test_page import READ, READING, agent, edit_note, read_note
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
 from tests.kit.screens.pages import served
@@ -429,6 +429,31 @@ async def test_a_conversation_of_another_folder_goes_on_there_alone(tmp_path: Pa
         await tab.click("#new")
         assert await tab.is_enabled("#text")
     assert not [*here.iterdir()]
+
+
+@pytest.mark.parametrize("kind", ["plan", "tool"])
+async def test_a_question_for_somebody_else_is_shown_and_not_asked(kind: str) -> None:
+    """R18: who sits here cannot answer it: there are no buttons for that, and it does not wait "for you"."""
+    plan = submit_plan([{"content": "Change it", "done_when": ["it is changed"], "tools": []}])
+    settings: Any = {"answered_by": {kind: "chef"}}
+    made = call("edit_note", path="a.txt", old_text="one", new_text="two")
+    model = ScriptedModel(roles={"triage": [plan], "execute": [made]})
+    asking = Agent(model, [edit_note], storage="memory:", effects={"edit_note": "write"}, settings=settings)
+    async with served(asking) as page, browser(page) as tab:
+        await say(tab, "change it")
+        if kind == "tool":
+            await tab.click("text=Run it")
+        await tab.wait_for_selector(".card.ask .problem:has-text('chef')")
+        for _ in range(2):
+            assert await tab.locator(".card.ask .buttons button").all_inner_texts() == ["End the run"]
+            assert await tab.is_disabled("#text")
+            await tab.wait_for_selector("#threads .status:has-text('waiting for chef')")
+            assert "●" not in await tab.title()
+            await tab.reload()
+            await tab.wait_for_selector(".card.ask")
+        await tab.click("text=End the run")
+        await tab.locator("dialog").get_by_role("button", name="End the run").click()
+        await tab.wait_for_selector(".outcome.cancelled")
 
 
 async def contrast(tab: Any, selector: str) -> float:
