@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import read_budgets
 from donewhen.state.secrets import known_secrets
-from donewhen.state.settings import read_settings
+from donewhen.state.settings import merge_settings, read_settings
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.hooks import Hooks
@@ -66,7 +66,7 @@ class Config:
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
+    """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen; options of the command can."""
     notify: str = field(default="", repr=False)
     """DONEWHEN_NOTIFY: the URL that is notified when a run waits, finishes or fails."""
     notify_secret: str = field(default="", repr=False)
@@ -99,6 +99,11 @@ class Config:
     def secrets(self) -> tuple[str, ...]:
         """Return the values that no tool result may contain: the keys above, and variables named like secrets."""
         return known_secrets(self.variables, self.api_key, self.notify_secret, *self.tokens.values())
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings with those of DONEWHEN_SETTINGS where they say nothing. Raises ConfigError."""
+        merged = merge_settings(read_settings(self.settings), settings) if self.settings else None
+        return dict(settings) if merged is None else merged.model_dump(mode="json", exclude_unset=True)
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:

@@ -57,6 +57,41 @@ TrustSkills = Annotated[
     bool,
     typer.Option("--trust-skills", help="Follow the folder's own .agents/skills and AGENTS.md without asking you."),
 ]
+Confirm = Literal["always", "writes", "complex", "never"]
+Approvals = Literal["plan", "shown", "each", "never"]
+Exhausted = Literal["ask", "deliver", "stop"]
+Unanswered = Literal["wait", "default", "assume", "abort"]
+Missed = Literal["skip", "once", "all"]
+WhenBusy = Literal["refuse", "next_round"]
+ModeOption = Literal["auto", "answer", "step", "plan"]
+Proof = Literal["claimed", "grounded", "audited", "judged"]
+Folder = Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")]
+ModelName = Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")]
+McpFile = Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")]
+PlansThatWait = Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")]
+CallsThatAsk = Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan. [default: shown]")]
+Spending = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=AMOUNT", help="What a run may spend, such as cost_usd=0.50; repeat for more."),
+]
+Programs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
+    ),
+]
+ProfileFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A TOML file with the agent's profile. [+ DONEWHEN_PROFILE]")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, such as max_parallel=2 or profile.role=clerk; with --template, its parameter.",
+    ),
+]
 Box = Annotated[
     Literal["auto", "required", "off"],
     typer.Option(help="Whether these programs run in a box, by bubblewrap: auto, where there can be one."),
@@ -71,14 +106,6 @@ Variables = Annotated[
         "is the system's, and HOME a temporary folder.",
     ),
 ]
-Confirm = Literal["always", "writes", "complex", "never"]
-Approvals = Literal["plan", "shown", "each", "never"]
-Exhausted = Literal["ask", "deliver", "stop"]
-Unanswered = Literal["wait", "default", "assume", "abort"]
-Missed = Literal["skip", "once", "all"]
-WhenBusy = Literal["refuse", "next_round"]
-ModeOption = Literal["auto", "answer", "step", "plan"]
-Proof = Literal["claimed", "grounded", "audited", "judged"]
 
 
 class Lazy:
@@ -138,8 +165,8 @@ def run(
     goal: Annotated[
         str, typer.Argument(metavar="GOAL", help="What you want done; “-” or nothing: read it from stdin.")
     ] = "",
-    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
-    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    dir: Folder = Path("."),
+    model: ModelName = None,
     storage: StorageUrl = None,
     yes: Yes = False,
     json: AsJson = False,
@@ -149,23 +176,18 @@ def run(
     once: Once = False,
     thread: Annotated[str | None, typer.Option(help="Continue this conversation, or name the new one.")] = None,
     latest: Annotated[bool, typer.Option("--resume", "-r", help="Continue the latest conversation.")] = False,
-    confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
+    confirm: PlansThatWait = None,
     mode: Annotated[
         ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: the planner decides]")
     ] = None,
-    approvals: Annotated[
-        Approvals | None, typer.Option(help="Which calls ask you, besides the plan. [default: shown]")
-    ] = None,
+    approvals: CallsThatAsk = None,
     when_busy: Annotated[
         WhenBusy | None,
         typer.Option(help="Handling of a `tell` while it works. [default: next_round at a terminal, else refuse]"),
     ] = None,
     verification: Annotated[Proof | None, typer.Option(help="Level of proof. [default: audited]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=AMOUNT", help="What the run may spend, such as cost_usd=0.50; repeat for more."),
-    ] = None,
+    limit: Spending = None,
     on_exhausted: Annotated[
         Exhausted | None,
         typer.Option(
@@ -185,21 +207,12 @@ def run(
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="ISO 8601 moment after which no new round starts.")
     ] = None,
-    allow_command: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
-        ),
-    ] = None,
+    allow_command: Programs = None,
     box: Box = "auto",
     allow_network: AllowNetwork = False,
     env: Variables = None,
-    mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
-    profile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A TOML file with the agent's profile. [+ DONEWHEN_PROFILE]"),
-    ] = None,
+    mcp: McpFile = None,
+    profile: ProfileFile = None,
     output_schema: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A JSON Schema for a structured result, `output` of --json."),
@@ -221,14 +234,7 @@ def run(
         str | None,
         typer.Option(metavar="NAME", help="A plan saved by `donewhen plans save`: no planning."),
     ] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting, such as max_parallel=2 or profile.role=clerk; with --template, its parameter.",
-        ),
-    ] = None,
+    set: Assignments = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
     settings = {
@@ -317,8 +323,8 @@ def resume(
 
 @app.command()
 def chat(
-    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
-    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    dir: Folder = Path("."),
+    model: ModelName = None,
     also: Annotated[
         list[str] | None, typer.Option(metavar="MODEL", help="Another model to choose on the page; repeat for more.")
     ] = None,
@@ -333,28 +339,22 @@ def chat(
         ),
     ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
-    ] = None,
-    allow_command: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="A program it may start, asking each time; “make test” runs unasked. * at the end: with any options.",
-        ),
-    ] = None,
+    limit: Spending = None,
+    allow_command: Programs = None,
     box: Box = "auto",
     allow_network: AllowNetwork = False,
     env: Variables = None,
-    mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
-    confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
-    approvals: Annotated[Approvals | None, typer.Option(help="Which calls ask you, besides the plan.")] = None,
+    mcp: McpFile = None,
+    confirm: PlansThatWait = None,
+    approvals: CallsThatAsk = None,
+    profile: ProfileFile = None,
     trust_skills: TrustSkills = False,
+    set: Assignments = None,
 ) -> None:
     """Work in the browser: open a page on this machine. Ctrl-C ends it and keeps what was done."""
 
     def command(view: "StorageView") -> int:
-        settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
+        settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals}
         request = options.RunOptions(
             folder=dir,
             model=model,
@@ -364,6 +364,8 @@ def chat(
             env=env or (),
             settings=settings,
             mcp=mcp,
+            profile=profile,
+            parameters=options.read_values(set or []),
             trust_skills=trust_skills,
         )
         return runs.serve_page(view, request, port=port or 0, browser=browser, also=also or ())
@@ -373,8 +375,8 @@ def chat(
 
 @app.command("mcp")
 def serve_as_mcp(
-    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
-    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    dir: Folder = Path("."),
+    model: ModelName = None,
     storage: StorageUrl = None,
     trust_skills: TrustSkills = False,
 ) -> None:
@@ -389,7 +391,7 @@ def serve_as_mcp(
 
 @app.command("acp")
 def serve_as_acp(
-    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    model: ModelName = None,
     storage: StorageUrl = None,
     trust_skills: TrustSkills = False,
 ) -> None:
@@ -680,9 +682,7 @@ def change_schedule(
     missed: Annotated[Missed | None, typer.Option(help="What becomes of missed times.")] = None,
     owner: Annotated[str | None, typer.Option(help="Whose its later runs are.")] = None,
     model: Annotated[str | None, typer.Option(help="provider:model of its later runs.")] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
-    ] = None,
+    limit: Spending = None,
     set: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Another setting; repeat for more.")
     ] = None,

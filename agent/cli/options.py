@@ -5,7 +5,7 @@ import io
 import mimetypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from json import loads
 from pathlib import Path
@@ -77,6 +77,15 @@ class RunOptions:
     network: bool = False
     env: Sequence[str] = ()
 
+    def with_assignments(self) -> "RunOptions":
+        """Return the options with those of `--set` as settings; those of a template are its parameters.
+
+        Raises ConfigError for a name that no setting has.
+        """
+        if self.template:
+            return self
+        return replace(self, settings=add_assignments(self.settings, self.parameters), parameters={})
+
 
 @dataclass(frozen=True)
 class AnswerOptions:
@@ -132,7 +141,10 @@ def resolve_folder(path: Path) -> str:
 
 
 def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
-    """Return the choices that the options express, for this run and a later `resume`. Raises ConfigError."""
+    """Return the choices that the options express, for this run and a later `resume`. Raises ConfigError.
+
+    The settings of DONEWHEN_SETTINGS hold where no option says something else.
+    """
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}
@@ -150,9 +162,10 @@ def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Ch
     if request.output_schema is not None:
         settings["output_schema"] = _schema(request.output_schema)
     if request.profile is not None:
-        settings["profile"] = read_profile(request.profile)
+        settings["profile"] = {**read_profile(request.profile), **(settings.get("profile") or {})}
     if "done_when" in settings:
         settings["done_when"] = [*map(_criterion, settings["done_when"])]
+    settings = config.complete(settings)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(

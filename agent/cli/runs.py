@@ -21,7 +21,6 @@ from donewhen.agent.cli.options import (
     Choices,
     OutputOptions,
     RunOptions,
-    add_assignments,
     read_attachment,
     read_choices,
     read_stdin,
@@ -112,8 +111,7 @@ def _read_skills(terminal: Terminal, choices: Choices) -> Skills:
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.view.config
-    if request.parameters and not request.template:
-        request = replace(request, settings=add_assignments(request.settings, request.parameters), parameters={})
+    request = request.with_assignments()
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]
@@ -260,7 +258,8 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
     """Serve the page until it is ended; `also` are other models that may be chosen there."""
     from donewhen.agent.page.serving import Address, serve
 
-    choices = read_choices(request, view.config, unattended=False)
+    choices = read_choices(request.with_assignments(), view.config, unattended=False)
+    choices.settings.setdefault("when_busy", "next_round")
     address = Address.read(view.config.state / "pages", choices.dir)
     tokens = {**view.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
     config, terminal = replace(view.config, tokens=tokens), open_terminal(plain=view.config.plain)

@@ -422,6 +422,26 @@ def test_the_command_serves_it_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+def test_the_command_takes_settings_for_the_page(tmp_path: Path) -> None:
+    """R13: `--set`, `--profile` and DONEWHEN_SETTINGS hold for what is begun there, the options first."""
+    (settings := tmp_path / "settings.json").write_text('{"max_parallel": 3, "approvals": "each", "max_refusals": 4}')
+    (profile := tmp_path / "clerk.toml").write_text('role = "clerk"\ntone = "brief"\n')
+    options = ["--set", "max_refusals=5", "--profile", str(profile), "--set", "profile.role=lawyer"]
+    env = environment(tmp_path, DONEWHEN_SETTINGS=str(settings))
+    session = Session.start("chat", "--no-browser", *options, env=env, cwd=tmp_path)
+    address, token = linked(session)
+    headers, until = {"authorization": f"Bearer {token}"}, httpx.HTTPTransport(retries=5)
+    with httpx.Client(base_url=f"http://{address}/api", transport=until, headers=headers, timeout=60) as client:
+        assert client.get("/about").json()["approvals"] == "each"
+        client.post("/threads", json={"goal": "List the files in this folder"})
+        (row,) = client.get("/threads").json()["threads"]
+    session.process.send_signal(signal.SIGINT)
+    assert session.end()[0] == 0
+    chosen = row["metadata"]["settings"]
+    assert [chosen[key] for key in ("max_parallel", "approvals", "max_refusals")] == [3, "each", 5]
+    assert (chosen["profile"]["role"], chosen["profile"]["tone"]) == ("lawyer", "brief")
+
+
 def test_no_tool_tells_a_model_the_token(tmp_path: Path) -> None:
     """N75: where the folder holds what the page keeps, its token is concealed: no run approves itself."""
     session = Session.start("chat", "--no-browser", "--confirm", "never", env=environment(tmp_path), cwd=tmp_path)
