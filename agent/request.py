@@ -46,7 +46,8 @@ class Request:
     owner: str = ""
     plan: Json | None = None
     """`{plan}`: use this plan instead of planning. A schedule's has `approved`, the revision that a person approved,
-    and `approval`, the fields of the receipt's row about that."""
+    and `approval`, the fields of the receipt's row about that; a template's has `template`, what the confirmation says
+    of it."""
     template: str | None = None
     """The name of a saved plan to use with `parameters`."""
     parameters: Mapping[str, Any] | None = None

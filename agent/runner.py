@@ -509,8 +509,12 @@ class Runner:
         """Return the request with the plan of its template, and with the template's goal if it has none."""
         if request.template is None:
             return request if request.messages else replace(request, messages=read_goal(""))
-        goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
-        return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
+        template, values = await Templates(self.storage).get(request.template), request.parameters or {}
+        goal, plan = template.fill(values)
+        given, settings = {"plan": plan, "template": template.origin(values)}, request.settings
+        if template.language and not settings.speaks:
+            settings = merge_settings(settings, {"language": template.language})
+        return replace(request, messages=request.messages or read_goal(goal), plan=given, settings=settings)
 
     async def begin(
         self, thread: HeldThread, request: Request, snapshot: StateSnapshot | None, queue: str | None = None

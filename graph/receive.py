@@ -34,6 +34,7 @@ from donewhen.state.language.texts import known_language, say, says_continue
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
+from donewhen.state.plan.text import template_lines
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
 from donewhen.state.records import EFFECTS
@@ -182,7 +183,11 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
         effects = {**plan_effects(plan, deps, settings).kinds, **(shown or {})}
         record = approval_record(plan, "user", effects)
         return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
-    return {**planned, **propose_plan(Proposal(plan, known_language(settings.speaks)), settings, deps)}
+    language, template = known_language(settings.speaks), saved.get("template")
+    proposed = propose_plan(Proposal(plan, language, template=template), settings, deps)
+    if template and not proposed["pending"]:
+        emit(runtime, "note", text="\n".join(template_lines(template, language)))
+    return {**planned, **proposed}
 
 
 def _with_effects_as_shown(plan: Json, shown: Mapping[str, str]) -> Json:

@@ -109,6 +109,8 @@ class Pause(TypedDict, total=False):
     """plan: the next three times of a recurring plan, ISO 8601 with offset."""
     living: list[Json]
     """plan: the schedules that the thread of a recurring plan has already, `{id, schedule}`; they go on."""
+    template: Json
+    """plan: the template of which it was made: `{name, values, as_saved, left}`; `left` has values that still stand."""
     tool: str
     """tool, effect: the call, exactly as it will run."""
     arguments: Json

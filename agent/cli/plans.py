@@ -184,7 +184,7 @@ def on_plan(view: StorageView, verb: str, arguments: Mapping[str, Any]) -> Exit:
     lines = [clean("  ".join(plan.text.splitlines()[:2])) for plan in plans]
     for each in templates:
         values = " ".join(f"{key}={value}" for key, value in each.parameters.items())
-        about = f"damaged: {each.problem}" if each.problem else f"{values}  {shorten(each.goal, 60)}"
+        about = f"{values}  {shorten(each.goal, 60)}" if each.plan else f"damaged: {each.problem}"
         lines.append(clean(f"template {each.name}  {about}"))
     shown_templates = {"templates": [each.to_dict() for each in templates]}
     return view.finish({**shown, **shown_templates}, lines, "No plans are kept.")
@@ -200,6 +200,8 @@ def save_template(view: StorageView, thread: str, name: str, assignments: Sequen
     template = view.ask(save)
     words = " ".join(f"--set {key}=…" for key in template.parameters)
     line = clean(f"donewhen run --template {name} {words}".strip())
+    if template.problem and not view.json:
+        print(clean(template.problem), file=sys.stderr)
     return view.finish({"template": template.to_dict()}, [line])
 
 

@@ -1,9 +1,10 @@
 """Save plans that worked, to start them again with other values and without planning."""
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from string import Template
 from typing import Any
 from unicodedata import normalize
@@ -13,6 +14,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError, StorageError
+from donewhen.state.language.texts import known_language
 from donewhen.state.proof.receipt import SUCCEEDED
 from donewhen.state.values import similar
 
@@ -20,6 +22,10 @@ SPACE = ("donewhen_templates",)
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
 NAMES = ("id", "depends_on", "executor", "tools", "tool", "complexity")
 _KEY = re.compile(r"[^\W\d]\w{0,39}")
+_PLACEHOLDER = re.compile(r"\$\{\w+\}")
+_WORDS = re.compile(r"[^\W_]+")
+SHORT = 3
+"""The number of letters and digits from which a value is also looked for within longer words."""
 
 
 class Text(Template):
@@ -40,12 +46,31 @@ class PlanTemplate:
     """Key → its value in the saved run, which is the default."""
     thread_id: str
     """The thread of the saved run."""
+    language: str = ""
+    """The language of the saved run, in which it is started again; "" if that was English."""
     problem: str = ""
-    """Why what is stored cannot be read; such a template has only its name."""
+    """Where values of parameters still stand; or why what is stored cannot be read: then it has only its name."""
 
     def to_dict(self) -> Json:
         """Return the template in plain JSON."""
         return asdict(self)
+
+    def find_left(self) -> dict[str, list[str]]:
+        """Return where the saved value of a parameter still stands, by key: in a longer word, or spelled otherwise."""
+        texts = [(place, _PLACEHOLDER.sub("$", text)) for place, text in _named_texts(self.goal, self.plan)]
+        left = dict[str, list[str]]()
+        for key, value in self.parameters.items():
+            spelled = _spellings(value)
+            left[key] = [place for place, text in texts if spelled.search(text)]
+        return {key: places for key, places in left.items() if places}
+
+    def origin(self, parameters: Mapping[str, Any]) -> Json:
+        """Return what the plan's confirmation says of it: name, values, which are as saved, which saved ones stand."""
+        named = _to_texts(parameters)
+        replaced = {key: value for key, value in named.items() if value != self.parameters[key]}
+        left = [[self.parameters[key], places] for key, places in self.find_left().items() if key in replaced]
+        as_saved = [key for key in self.parameters if key not in named]
+        return {"name": self.name, "values": {**self.parameters, **named}, "as_saved": as_saved, "left": left}
 
     def fill(self, parameters: Mapping[str, Any]) -> tuple[str, Json]:
         """Return goal and plan with these values, and defaults for the others. Raises PlanError for an unknown key."""
@@ -66,7 +91,7 @@ class Templates:
     async def save(self, run: Run, name: str, parameters: Mapping[str, Any] | None = None) -> PlanTemplate:
         """Save the plan of a completed run; each value in `parameters` becomes a placeholder.
 
-        Replaces a template of the same name.
+        Replaces a template of the same name. Its `problem` says where a value still stands, which no start replaces.
         """
         if not _NAME.fullmatch(name):
             raise PlanError(
@@ -88,7 +113,8 @@ class Templates:
         for key, value in values.items():
             if f"${{{key}}}" not in str(filled):
                 raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
-        template = PlanTemplate(name, filled["goal"], filled["plan"], values, run.thread_id)
+        language = run.language if run.language != known_language() else ""
+        template = _with_left(PlanTemplate(name, filled["goal"], filled["plan"], values, run.thread_id, language))
         async with self._storage.writer() as (_, store):
             stored = {key: value for key, value in template.to_dict().items() if key != "problem"}
             await store.aput(SPACE, name, stored, index=False)
@@ -110,12 +136,12 @@ class Templates:
         """Return all templates, by name."""
         async with self._storage.reader() as (_, store):
             items, damaged = await store.read_each(SPACE)
-        templates = [PlanTemplate(name, "", {}, {}, "", problem) for name, problem in damaged.items()]
+        templates = [PlanTemplate(name, "", {}, {}, "", problem=problem) for name, problem in damaged.items()]
         for item in items:
             try:
                 templates.append(_template_of(item.key, item.value))
             except StorageError as error:
-                templates.append(PlanTemplate(item.key, "", {}, {}, "", str(error)))
+                templates.append(PlanTemplate(item.key, "", {}, {}, "", problem=str(error)))
         return sorted(templates, key=lambda template: template.name)
 
 
@@ -137,17 +163,58 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
 def _template_of(name: str, value: Mapping[str, Any]) -> PlanTemplate:
     """Return a stored template. Raises StorageError if it is damaged."""
     try:
-        return PlanTemplate(**{**value, "name": name})
+        return _with_left(PlanTemplate(**{**value, "name": name}))
     except TypeError as error:
         raise StorageError(f"the stored template {name!r} is damaged ({error})") from error
+
+
+def _with_left(template: PlanTemplate) -> PlanTemplate:
+    """Return the template with a problem that says where values of its parameters still stand."""
+    left = template.find_left().items()
+    lines = [f"{template.parameters[key]} still stands in: {', '.join(places)}" for key, places in left]
+    return replace(template, problem="; ".join(lines))
+
+
+def _named_texts(goal: str, plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text of a goal and its plan that may hold a value, behind the name of its place."""
+
+    def of_criteria(rows: Any, place: str = "") -> Iterator[tuple[str, str]]:
+        for number, row in enumerate(rows or (), 1):
+            check = row.get("check") or {}
+            yield (
+                f"{place}done_when {number}",
+                f"{row['text']} {_as_text([check.get('arguments'), check.get('expect')])}",
+            )
+
+    yield from (("goal", goal), ("title", str(plan.get("title") or "")), ("speak", str(plan.get("speak") or "")))
+    yield from of_criteria(plan.get("done_when"))
+    for step in plan.get("steps") or ():
+        yield f"{step['id']} content", str(step.get("content"))
+        yield from of_criteria(step.get("done_when"), f"{step['id']} ")
+        yield from (
+            (f"{step['id']} call {n}", _as_text(call["arguments"])) for n, call in enumerate(step.get("calls") or (), 1)
+        )
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _spellings(value: str) -> re.Pattern[str]:
+    """Return what finds a value's words side by side, however joined; few letters only where they stand alone."""
+    words = _WORDS.findall(value)
+    spelled = r"[\W_]?".join(map(re.escape, words)) or "(?!)"
+    is_short = len("".join(words)) < SHORT
+    return re.compile(rf"(?<![^\W_]){spelled}(?![^\W_])" if is_short else spelled, re.IGNORECASE)
 
 
 def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:
     """Return the text as a template: values become placeholders, dollar signs are escaped.
 
-    A value is replaced where it stands alone, not within a longer word or number.
+    A value is replaced where it stands alone, not within a longer word or number. A file's name joins words with `_`.
     """
-    pattern = re.compile("|".join([r"\$", *(rf"(?<!\w){re.escape(value)}(?!\w)" for _, value in parameters)]))
+    alone = (rf"(?<![^\W_]){re.escape(value)}(?![^\W_])" for _, value in parameters)
+    pattern = re.compile("|".join([*alone, r"\$"]))
     keys = {value: key for key, value in parameters}
     return pattern.sub(lambda match: "$$" if match[0] == "$" else f"${{{keys[match[0]]}}}", text)
 

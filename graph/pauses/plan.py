@@ -38,7 +38,7 @@ class PlanPause(PermissionPause):
     topic: ClassVar[str] = "plan"
     action: ClassVar[str] = PLAN_ACTION
     decisions: ClassVar[tuple[str, ...]] = ("approve", "edit", "reject")
-    shown: ClassVar[tuple[str, ...]] = ("plan", "reply", "limits", "next_runs", "living", "draft")
+    shown: ClassVar[tuple[str, ...]] = ("plan", "reply", "limits", "next_runs", "living", "template", "draft")
     ids: ClassVar[str] = r"confirm\.[0-9a-f]+"
     node: ClassVar[Literal["confirm", "ask_user"]] = "confirm"
     words_are: ClassVar[AnswerKind] = "say"
@@ -53,6 +53,7 @@ class PlanPause(PermissionPause):
     effects: dict[str, str] = {}
     next_runs: list[str] | None = None
     living: list[Json] = []
+    template: Json | None = None
     changes: list[str] = []
     reply: str | None = None
     before: Json | None = None

@@ -41,6 +41,8 @@ class Proposal:
     """The plan that the person was shown last and spoke about."""
     living: Sequence[Json] = ()
     """The schedules that the thread has already, `{id, schedule}`."""
+    template: Json | None = None
+    """The template of which it was made, as `PlanTemplate.origin` describes it."""
 
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
@@ -66,6 +68,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     more |= {"changes": changes} if changes else {}
     more |= {"before": proposal.before} if proposal.before else {}
     more |= {"living": [*proposal.living]} if proposal.living else {}
+    more |= {"template": proposal.template} if proposal.template else {}
     pending = PlanPause.ask(
         f"confirm.{plan['revision']}",
         _write_question(changes, language),

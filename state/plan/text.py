@@ -29,6 +29,8 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
         as_before = number in same
         lines += [f"{number}. _{say['as_before']}_"] if as_before else _step_lines(number, step, say, pending, numbers)
     lines += [*_gone_lines(plan, before, language), "", *_changes_line(pending, say)]
+    if template := pending.get("template"):
+        lines += [f"**{line}**" for line in template_lines(template, language)]
     if plan.get("schedule"):
         lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
     if chosen := chosen_limits(pending):
@@ -38,6 +40,16 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
         )
         lines.append(f"**{say['limits']}:** {', '.join(limit_texts)}")
     return "\n".join([*lines, *schedule_lines(pending)]).rstrip() + "\n"
+
+
+def template_lines(template: Mapping[str, Any], language: str) -> Iterator[str]:
+    """Yield the values with which a template was started, and where values of the saved run still stand."""
+    say = catalogue(language)["plan"]
+    as_saved = dict.fromkeys(template["as_saved"], f" ({say['as_saved']})")
+    values = (f"{key} = {_one_line(value)}{as_saved.get(key, '')}" for key, value in template["values"].items())
+    yield f"{say['template'].format(name=template['name'])}: {', '.join(values) or say['nothing']}"
+    for value, places in template["left"]:
+        yield say["left"].format(value=_one_line(value), places=", ".join(places))
 
 
 def step_numbers(plan: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from donewhen import Agent
 from donewhen.errors import PlanError
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import DATABASES, fresh_url
 
@@ -108,6 +108,53 @@ async def test_a_worker_takes_a_template_too(tmp_path: Path) -> None:
         async for _ in agent.watch(thread):
             pass
         assert ((await agent.get(thread)).answer, (await agent.info(thread)).owner) == ("South 7", "ann")
+
+
+OF_A_MONTH = [
+    {
+        "content": "Total 2026-10, and compare with 2026-09",
+        "done_when": [{"text": "known", "check": {"tool": "total", "arguments": {"region": "report_2026-10.md"}}}],
+        "tools": ["write"],
+        "calls": [{"tool": "write", "arguments": {"text": "invoices_2026-10.csv, 2026-09_old.csv, 202610.csv"}}],
+    },
+]
+
+
+async def test_a_value_in_a_files_name_is_replaced_and_one_spelled_otherwise_is_named() -> None:
+    """Issue 12, templates: beside `_` too. What stays is said as it is saved and as the plan is shown, as are the
+    values that nobody gave; the language stays. Without another value nothing old is left."""
+    model = ScriptedModel(roles={"triage": [submit_plan(OF_A_MONTH, language="de")], "execute": [give_up("no")]})
+    async with Agent(model, [total, write], effects={"total": "read"}, storage="memory:") as agent:
+        run = await agent.resume(await agent.start("Summe 2026-10", settings=ASKED), "ja")
+        assert run.status == "completed"
+        saved = await agent.templates.save(run, "month", {"month": "2026-10", "before": "2026-09"})
+        assert saved.problem == "2026-10 still stands in: s1 content, s1 call 1"
+        assert [saved] == await agent.templates.list()
+        again = await agent.start(template="month", parameters={"month": "2026-11"}, settings=ASKED)
+        (step,) = again.pending[0]["plan"]["steps"]
+        assert step["calls"][0]["arguments"]["text"] == "invoices_2026-11.csv, 2026-09_old.csv, 202610.csv"
+        assert step["done_when"][0]["check"]["arguments"]["region"] == "report_2026-11.md"
+        assert again.language == "de"
+        shown = again.pending[0]["text"]
+        assert "Vorlage month: month = 2026-11, before = 2026-09 (wie im gespeicherten Lauf)" in shown
+        assert "2026-10 aus dem gespeicherten Lauf steht noch in: s1 content, s1 call 1" in shown
+        same = await agent.start(template="month", settings={**ASKED, "language": "en"})
+        assert "Template month: month = 2026-10 (as in the saved run), before = 2026-09" in str(same)
+        assert "still stands" not in str(same)
+
+
+async def test_who_is_not_asked_reads_the_values_in_a_note() -> None:
+    """Issue 12, templates: the values that a template was started with are told where no plan is confirmed."""
+    async with Agent(
+        working(1, "North", "South"), [total, write], effects={"total": "read"}, storage="memory:",
+        settings={"confirm": "never", "approvals": "never"},
+    ) as agent:  # fmt: skip
+        run = await agent.start("the total of North")
+        saved = await agent.templates.save(run, "total", {"region": "North", "price": "$5"})
+        assert saved.problem == ""
+        events = [event async for event in agent.stream(template="total", parameters={"region": "South"})]
+        told = [event["text"] for event in events if event["type"] == "note"]
+        assert "Template total: region = South, price = $5 (as in the saved run)" in told
 
 
 def test_the_command_saves_and_starts_templates(tmp_path: Path) -> None:
