@@ -1,6 +1,5 @@
 """The deliver node is the only one that ends a run. A model or code writes the answer from the receipt."""
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ from donewhen.graph.people.interjections import (
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.round import Role
-from donewhen.graph.step.audit import Subject, audit, audit_record, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, audit_record, is_audit_due, trace_output
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, recalled_spans, with_whole_texts
@@ -61,7 +60,6 @@ from donewhen.state.proof.outcome import (
     with_notes,
     without_notes,
 )
-from donewhen.state.proof.output import SourceText, trace_values
 from donewhen.state.proof.receipt import (
     SUCCEEDED,
     CriterionRow,
@@ -97,8 +95,6 @@ NO_CALLS = "it holds a tool call as text, and none is made any more; deliver the
 REFUSED = "deliver another answer, without what was refused"
 NOT_IN_FORM = "deliver it again, with an `output` that fits its schema"
 EXAMPLE = "A good reply is one call of deliver and nothing else."
-SOURCE_CHARS = 2_000_000
-"""The most characters of observations that are searched for the values of a result."""
 
 
 @dataclass
@@ -207,14 +203,7 @@ class Delivery(Talk[str]):
             return None
         if self.flaw:
             return {"problem": self.flaw, "fields": [], "more": 0}
-        context, sources, room = self.context, list[SourceText](), SOURCE_CHARS
-        for entry in self.values.get("journal") or ():
-            if room > 0 and not entry.get("outside"):
-                text = (await context.caller.texts.load(entry))["text"][:room]
-                sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
-                room -= len(text)
-        rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # takes seconds for megabytes of sources
-        return {"problem": "", "fields": rows, "more": more}
+        return await trace_output(self.context, self.data, self.values, self.values.get("journal") or ())
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
@@ -563,7 +552,7 @@ async def _write_text(delivery: Delivery) -> str:
             delivery.flaw = problem
         draft["output"], delivery.audit = await delivery.output_row(), ending.get("audit")
         draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
-        lines = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
+        lines = unproven_lines(draft, language) if delivery.flaw or delivery.audit or draft["output"] else []
         more = "\n\n" + "\n".join(lines) if lines else ""
         if by_code != ending["text"]:
             return delivery.tell(by_code + more)

@@ -251,11 +251,14 @@ def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple
 
 def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
     """Yield the structured result: its problem, or the source of each value."""
-    name = terminal.texts("show")["output"]
+    name, nowhere = terminal.texts("show")["output"], terminal.texts("show")["unsourced"]
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:
         source = "".join(f" [{item['observation']}]" for item in field["evidence"])
-        yield f"    {field['path']}{source}", "dim"
+        if field["path"] in row.get("unsourced", ()):
+            yield f"    {field['path']}{source} ({nowhere})", "yellow"
+        else:
+            yield f"    {field['path']}{source}", "dim"
 
 
 def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ The judge sees the goal, all changes with their outcomes, the cited passages and
 the reasoning of the text's author.
 """
 
+import asyncio
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,12 +41,15 @@ from donewhen.state.proof.audit import ask_for_reason, read_audit, unaudited
 from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
 from donewhen.state.proof.journal import call_key, is_failure, is_tool_call, is_users_word, user_statements
-from donewhen.state.proof.receipt import AuditRow, SentenceRow, denials
+from donewhen.state.proof.output import SourceText, trace_values
+from donewhen.state.proof.receipt import AuditRow, OutputRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
 from donewhen.state.records import WRITES, Call, JournalEntry, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
+SOURCE_CHARS = 2_000_000
+"""The most characters of observations that are searched for the values of a result."""
 CHANGE_CHARS = 3_000
 """The most characters of a change's arguments, and of its outcome; a cut is marked."""
 AROUND = 150
@@ -136,7 +140,9 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    sentences = split_claims(subject.text, subject.output, str(subject.run.get("language") or "en"))
+    row = None if subject.output is None else await trace_output(context, subject.output, subject.run, subject.journal)
+    language, unsourced = str(subject.run.get("language") or "en"), row.get("unsourced") or () if row else ()
+    sentences = split_claims(subject.text, subject.output, language, unsourced)
     if subject.last_audit is not None and _is_unchanged(subject, subject.last_audit, sentences):
         return cast("AuditRow", subject.last_audit["audit"])
     accepted = _accepted_before(subject)
@@ -170,6 +176,21 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
         audit_row["sentences"] = [{**row, "n": n} for n, row in enumerate(rows, 1)]
         emit(context.runtime, "audit", step=subject.step, **audit_row)
     return audit_row
+
+
+async def trace_output(
+    context: CallContext, data: Any, run: Mapping[str, Any], journal: Iterable[JournalEntry]
+) -> OutputRow:
+    """Return the receipt's row on the structured result: the source of each value. What the user wrote needs none."""
+    sources, room = list[SourceText](), SOURCE_CHARS
+    for entry in journal:
+        if room > 0 and not entry.get("outside"):
+            text = (await context.caller.texts.load(entry))["text"][:room]
+            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
+            room -= len(text)
+    known = [SourceText("", str(run.get("goal"))), *(SourceText("", e["text"]) for e in run.get("before") or ())]
+    row = await asyncio.to_thread(trace_values, data, sources, known)  # takes seconds for megabytes of sources
+    return row if room > 0 else {**row, "unsourced": []}
 
 
 @dataclass

@@ -7,13 +7,13 @@ claim can still be judged together.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from donewhen.state.language.texts import primary_language
+from donewhen.state.language.texts import known_language, primary_language, say
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.output import leaf_values
+from donewhen.state.proof.output import ROOT, leaf_values
 
 MOST_CLAIMS = 150
 """The most claims of one delivery; a longer text has several sentences per claim."""
@@ -58,14 +58,16 @@ _ORDINAL = pattern(r"(?:^|[^\w.,])\d{1,2}\.$")
 _QUOTE_GOES_ON = pattern(r"[」』][\u3040-\u309f]")
 
 
-def split_claims(text: str, output: Any = None, language: str = "") -> list[str]:
+def split_claims(text: str, output: Any = None, language: str = "", unsourced: Collection[str] = ()) -> list[str]:
     """Return what a text claims, in any script, in its order, and the values of the structured result.
 
     A row of a table is a claim under its header; a heading forms one claim with what follows it. Nothing that is said
-    is left out.
+    is left out. Values under the `unsourced` paths are marked.
     """
+    mark = f" ({say(known_language(language), 'show', 'unsourced')})"
     claims = [] if _is_json(text, output) else list(_claims(text, primary_language(language)))
-    claims += [f"{path or 'output'} = {value}" for path, _, value in leaf_values(output)]
+    values = ((path or ROOT, value) for path, _, value in leaf_values(output))
+    claims += [f"{path} = {value}{mark if path in unsourced else ''}" for path, value in values]
     each = -(-len(claims) // MOST_CLAIMS)
     return claims if each <= 1 else [" ".join(claims[at : at + each]) for at in range(0, len(claims), each)]
 

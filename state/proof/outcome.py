@@ -38,8 +38,8 @@ CODES: dict[str, Status | None] = {
 
 ASSUMPTION_CHARS = 300
 """The most characters of an assumption in the answer; the receipt has all of it."""
-UNDONE_NAMED = 20
-"""The most files whose undone changes are named in the answer."""
+MOST_NAMED = 20
+"""The most files whose changes were undone, and the most values without a source, that are named in the answer."""
 
 
 def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
@@ -126,6 +126,8 @@ def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str
     output = receipt.get("output")
     if output and output["problem"]:
         lines.append(f"- {speak('no_output', problem=output['problem'])}")
+    if output and (paths := output.get("unsourced")):
+        lines.append(f"- {speak('unsourced', paths=_names(paths))}")
     return [*lines, *_audit_lines(receipt.get("audit"), language)]
 
 
@@ -214,9 +216,12 @@ def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return the line that names the files whose changes were undone after the run."""
     paths = [*dict.fromkeys(row["path"] for row in receipt.get("undone") or ())]
-    more = [f"… ({len(paths)})"] if len(paths) > UNDONE_NAMED else []
-    named = ", ".join([*paths[:UNDONE_NAMED], *more])
-    return [f"- {say(language, 'summary', 'undone')}: {named}"] if paths else []
+    return [f"- {say(language, 'summary', 'undone')}: {_names(paths)}"] if paths else []
+
+
+def _names(names: Sequence[str]) -> str:
+    more = [f"… ({len(names)})"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *more])
 
 
 def _because(why: str) -> str:

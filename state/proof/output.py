@@ -6,14 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.quotes import token_line, tokens
-from donewhen.state.proof.receipt import Evidence, FieldRow
+from donewhen.state.proof.receipt import Evidence, FieldRow, OutputRow
 
 MOST_FIELDS = 1_000
 """The most values that are traced."""
 QUOTE_CHARS = 200
+ROOT = "output"
+"""The name of a result that is a single value."""
 SMALL = 12
 """Whole numbers up to this occur in most texts, so they count only next to their name."""
+_DAY = pattern(r"(\d{4})-(\d\d)-(\d\d)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
+"""A date, or midnight, as JSON has them."""
 
 
 class SourceText:
@@ -30,9 +35,9 @@ class SourceText:
         """The words and numbers in order, for both readings of a comma between digits."""
         return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
 
-    def says(self, leaf: "_Leaf") -> bool:
-        """Return whether the text contains the value's words and numbers in order."""
-        return any(form in reading for form in leaf.forms for reading in self._readings)
+    def says(self, forms: Sequence[str]) -> bool:
+        """Return whether the text contains the words and numbers of one of these forms in order."""
+        return any(form in reading for form in forms for reading in self._readings)
 
 
 class _Leaf:
@@ -40,32 +45,59 @@ class _Leaf:
 
     def __init__(self, path: str, key: str, value: Any) -> None:
         self.path = path
-        value_text = value if isinstance(value, str) else json.dumps(value)
+        value_text = "" if isinstance(value, bool) else value if isinstance(value, str) else json.dumps(value)
         small = isinstance(value, int) and abs(value) <= SMALL
-        self.quote: str = "" if isinstance(value, bool) else f"{key} {value_text}" if small else value_text
-        forms = {token_line(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
-        self.forms: tuple[str, ...] = tuple(form for form in forms if form)
+        self.quote: str = f"{key} {value_text}" if small and value_text else value_text
+        self.forms = _forms([self.quote, *_days(value_text)])
+        self.bare_forms: tuple[str, ...] = _forms([value_text]) if small else self.forms
+        """Those of the value without its name."""
+        self.is_figure: bool = any(map(str.isdigit, value_text))
+        """True for numbers, dates and ids: what is not a conclusion in words."""
 
 
-def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRow], int]:
-    """Return a row for each value, and how many more there are.
+def _forms(texts: Sequence[str]) -> tuple[str, ...]:
+    lines = (token_line(tokens(f" {text} ", commas_part=part)) for text in texts for part in (False, True))
+    return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def _days(text: str) -> Iterator[str]:
+    """Yield a day as other countries write it, if the text is one; 12/10/2026 may be either of two days."""
+    if not (match := _DAY.fullmatch(text)):
+        return
+    year, month, day = match.groups()
+    short_month, short_day = month.lstrip("0"), day.lstrip("0")
+    yield f"{year}-{month}-{day}"
+    for y in (year, year[2:]):
+        yield from (f"{d}.{m}.{y}" for d in (day, short_day) for m in (month, short_month))
+    yield from (f"{first}/{second}/{year}" for first, second in ((day, month), (month, day)))
+    yield from (f"{first}/{second}/{year}" for first, second in ((short_day, short_month), (short_month, short_day)))
+    yield f"{year}/{month}/{day}"
+
+
+def trace_values(data: Any, sources: Sequence[SourceText], known: Sequence[SourceText] = ()) -> OutputRow:
+    """Return the row of the result, with a row for each value.
 
     If several sources have a value, one is named: an observation rather than the agent's words, then the source of most
-    values, then the latest. A value that is nowhere verbatim, such as a rating or a sum, has no evidence; the audit
-    judges it.
+    values, then the latest. A value that is nowhere verbatim, such as a rating or a sum, has no evidence. Numbers,
+    dates and ids that stand in no observation and in none of the `known` texts are `unsourced`; the audit judges all.
     """
     values = list(leaf_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
-    ids_of_leaves = [[source.id for source in sources if source.says(leaf)] for leaf in leaves]
+    ids_of_leaves = [[source.id for source in sources if source.says(leaf.forms)] for leaf in leaves]
     counts = Counter(id for ids in ids_of_leaves for id in ids)
     rank = {source.id: (source.firsthand, counts[source.id], place) for place, source in enumerate(sources)}
-    rows: list[FieldRow] = []
+    firsthand = [source for source in sources if source.firsthand]
+    rows, unsourced = list[FieldRow](), list[str]()
     for leaf, ids in zip(leaves, ids_of_leaves, strict=True):
         best: list[Evidence] = [{"observation": max(ids, key=rank.__getitem__)}] if ids else []
         if best:
             best[0]["quote"] = leaf.quote[:QUOTE_CHARS]
         rows.append({"path": leaf.path, "evidence": best})
-    return rows, len(values) - len(rows)
+        is_found = best and rank[best[0]["observation"]][0]
+        looked_at = (*firsthand, *known) if firsthand and leaf.is_figure and not is_found else ()
+        if looked_at and not any(source.says(leaf.bare_forms) for source in looked_at):
+            unsourced.append(leaf.path or ROOT)
+    return {"problem": "", "fields": rows, "more": len(values) - len(rows), "unsourced": unsourced}
 
 
 def leaf_values(data: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:

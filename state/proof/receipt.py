@@ -237,6 +237,8 @@ class OutputRow(TypedDict):
     fields: list[FieldRow]
     more: int
     """The number of values beyond the first thousand, which were not traced."""
+    unsourced: NotRequired[list[str]]
+    """The paths of numbers, dates and ids that stand in no observation, be they computed, concluded or made up."""
 
 
 class SentenceRow(TypedDict):

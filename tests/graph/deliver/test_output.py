@@ -97,6 +97,19 @@ async def test_a_model_is_delivered_with_the_source_of_each_value() -> None:
     model.assert_exhausted()
 
 
+async def test_figures_without_a_source_are_named() -> None:
+    """N07: the judge, the answer and the receipt name numbers that stand in no observation, also if nobody doubts."""
+    model = two_steps(delivered({**GOOD, "best": {**ACME, "price": 17.95}}), judge=lambda *_: audit())
+    run = await offered(model)
+    assert run.status == "completed"
+    assert run.receipt is not None
+    assert run.receipt["output"] is not None
+    assert run.receipt["output"].get("unsourced") == ["best.price"]
+    assert run.answer.endswith("- Stands in no observation, so computed or concluded at best: best.price")
+    assert "best.price = 17.95 (in no observation)" in model.requests[-1].text
+    assert "2026-11-30 (in no" not in model.requests[-1].text
+
+
 async def test_what_nothing_supports_is_marked() -> None:
     """A1, V07: values of data are claims as well; one that nothing shows goes back once, then is marked."""
     data = {"best": {**ACME, "price": 17.95}, "others": [{**BOLT, "until": "2026-12-24"}], "verdict": "cheap"}
@@ -105,8 +118,8 @@ async def test_what_nothing_supports_is_marked() -> None:
     assert run.receipt is not None
     assert run.outcome is not None
     assert (run.status, run.outcome["code"]) == ("partial", "not_shown")
-    assert "best.price = 17.95" in model.requests[-1].text
-    assert "17.95” — 18.40 was offered" in run.answer
+    assert "best.price = 17.95 (in no observation)" in model.requests[-1].text
+    assert "17.95 (in no observation)” — 18.40 was offered" in run.answer
     assert run.receipt["audit"]["sentences"][2]["shown"] == "no"
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from donewhen.state.proof.output import SourceText, leaf_values, trace_values
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
@@ -11,7 +13,7 @@ RESULT = SourceText("s1.result", "Acme 18.40, Bolt 1,020.15, total 1,038.55", fi
 
 def rows(data: Any, *sources: SourceText) -> dict[str, str]:
     """Path → the observation that says the value, or ""."""
-    found, _ = trace_values(data, sources or (OFFERS, MAIL, RESULT))
+    found = trace_values(data, sources or (OFFERS, MAIL, RESULT))["fields"]
     return {row["path"]: row["evidence"][0]["observation"] if row["evidence"] else "" for row in found}
 
 
@@ -25,7 +27,32 @@ def test_what_stands_nowhere_has_no_evidence_and_no_verdict() -> None:
     """N07: a sum, a rating or something made up; code cannot tell which, and says nothing of it."""
     data = {"price": 17.95, "sum": 37, "rating": "good", "ok": True, "rows": [101, 102], "nothing": None}
     assert rows(data) == {"price": "", "sum": "", "rating": "", "ok": "", "rows[0]": "", "rows[1]": ""}
-    assert [set(row) for row in trace_values({"a": 1}, [OFFERS])[0]] == [{"path", "evidence"}]
+    assert [set(row) for row in trace_values({"a": 1}, [OFFERS])["fields"]] == [{"path", "evidence"}]
+
+
+def test_figures_in_no_observation_are_named() -> None:
+    """N07: numbers, dates and ids that nobody said but the agent; its own words are no observation."""
+    data = {"price": 17.95, "total": 1038.55, "id": "K9999", "until": "2026-12-25", "stock": 7, "year": 2027, "n": 12}
+    row = trace_values({**data, "rating": "good", "ok": True}, [OFFERS, RESULT], [SourceText("", "in 2027?")])
+    assert row.get("unsourced") == ["price", "total", "id", "until", "n"]
+    assert trace_values(5.5, [OFFERS]).get("unsourced") == ["output"]
+    assert trace_values(data, [RESULT]).get("unsourced") == []
+
+
+@pytest.mark.parametrize(
+    ("written", "day"),
+    [
+        ("am 12.10.2026 fällig", "2026-10-12"),
+        ("2.1.26;offen", "2026-01-02"),
+        ("due 10/12/2026", "2026-10-12"),
+        ("12/10/2026", "2026-10-12T00:00:00"),
+        ("2026-10-12", "2026-10-12T00:00:00Z"),
+    ],
+)
+def test_a_day_is_found_as_its_country_writes_it(written: str, day: str) -> None:
+    """A1: JSON has days as 2026-10-12, files in their own order; after dots no other day is meant."""
+    assert rows({"day": day}, SourceText("s1.1", written)) == {"day": "s1.1"}
+    assert rows({"day": "2026-12-10"}, SourceText("s1.1", "12.10.2026")) == {"day": ""}
 
 
 def test_a_small_number_stands_beside_its_name() -> None:
@@ -40,9 +67,9 @@ def test_of_several_the_one_that_says_most_is_named() -> None:
 
 def test_paths_and_bounds() -> None:
     """A1: paths as in JSON; a value by itself has none; beyond a thousand values are counted."""
-    found, more = trace_values({"a": [{"b": 1}, {"c": {"d": "Acme"}}]}, [OFFERS])
-    assert [row["path"] for row in found] == ["a[0].b", "a[1].c.d"]
-    assert trace_values("Acme", [OFFERS])[0][0]["path"] == ""
-    found, more = trace_values(list(range(1500)), [OFFERS])
-    assert (len(found), more) == (1000, 500)
+    row = trace_values({"a": [{"b": 1}, {"c": {"d": "Acme"}}]}, [OFFERS])
+    assert [field["path"] for field in row["fields"]] == ["a[0].b", "a[1].c.d"]
+    assert trace_values("Acme", [OFFERS])["fields"][0]["path"] == ""
+    row = trace_values(list(range(1500)), [OFFERS])
+    assert (len(row["fields"]), row["more"]) == (1000, 500)
     assert [path for path, _, _ in leaf_values({"a": [None, {"b": ""}], "c": False})] == ["a[1].b", "c"]
