@@ -298,10 +298,12 @@ class Agent:
                 may arrive twice or late: then it never answers another question.
             by: Who answers, as your program knows them: a name, or `role:name`. The receipt has it. A question for
                 somebody else (`Settings.answered_by`, `Ask`) stays open, and `Run.problem` says who is asked.
-            steer: Instructions for a new plan, which keeps finished steps; “continue” keeps the plan.
+            steer: Words to a run that was stopped. It plans anew with them, for the same goal, and keeps finished
+                steps; they answer no question. “continue” alone keeps the plan.
             options: What the rest of the run is given, see `donewhen.types.Options`.
 
-        Raises ConfigError for another `output_type`, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
+        Raises ConfigError for another `output_type`, GoalError for a blank `steer`, UnknownThread, StaleAnswer,
+        ThreadBusy; nothing changes then.
         """
         check_options(Options, options)
         return await self.stream_resume(thread_id, answer, question=question, by=by, steer=steer, **options).result()
@@ -333,6 +335,8 @@ class Agent:
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
         asked, by = question_for(thread_id, question), check_name("by", by)
+        if steer and not steer.strip():
+            raise GoalError("there is nothing to steer by: the text is blank")
         if steer and answer is not MISSING:
             raise ConfigError(
                 "resume takes an answer to a run that waits, or steer= for one that was stopped, not both"

@@ -2,10 +2,10 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import Command
 
 from donewhen.agent.run import Run
@@ -13,6 +13,7 @@ from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import is_pause_id, load_pause, named_pauses
 from donewhen.graph.people.answers import OVERDUE, missing_tools
+from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import says_continue
@@ -194,12 +195,28 @@ def resume_command(
     return Command(resume={first["interrupt_id"]: answer_given})
 
 
-def steer_input(run: Run, steer: str) -> Json | None:
-    """Return the input that plans a stopped run anew; None to continue it. Raises StaleAnswer if it was not stopped."""
+def steer_input(run: Run, steer: str, values: Any) -> Json | None:
+    """Return the input that plans a stopped run anew; None to continue it. `values` are the run's state.
+
+    Raises StaleAnswer if it was not stopped, or where the words would be a new request.
+    """
     if run.status != "running":
         open_ids = [pause["id"] for pause in run.pending]
         raise StaleAnswer(f"thread {run.thread_id} was not stopped: it is {run.status}", open_ids)
-    return None if says_continue(steer) else {"messages": [HumanMessage(clean_text(steer))]}
+    if says_continue(steer):
+        return None
+    if not was_cut_off(values):  # its request has not begun, or has ended and its audit was stopped
+        raise StaleAnswer(
+            f"thread {run.thread_id} has no plan that could be changed; resume({run.thread_id!r}) goes on"
+        )
+    return to_stopped([HumanMessage(clean_text(steer))])
+
+
+def to_stopped(messages: Sequence[AnyMessage]) -> Json:
+    """Return the input of the graph with these messages, the last of which is marked as being for a stopped run."""
+    *before, last = messages
+    marked = last.model_copy(update={"additional_kwargs": {**last.additional_kwargs, STEER: True}})
+    return {"messages": [*before, marked]}
 
 
 def overdue_answers(run: Run, settings: Settings) -> Json:

@@ -22,7 +22,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -307,10 +307,13 @@ async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -
     return row, snapshot
 
 
-def request_in(graph_input: Any) -> list[AnyMessage]:
-    """Return the messages of a graph's input, if it has nothing else and they are a request; else []."""
+def request_in(graph_input: Any, *, strict: bool = False) -> list[AnyMessage]:
+    """Return the messages of a graph's input, if it has nothing else and they are a request; else [].
+
+    `strict`: raise GoalError for messages that are no request.
+    """
     if isinstance(graph_input, Mapping) and set(graph_input) == {"messages"}:
-        with suppress(GoalError):
+        with nullcontext() if strict else suppress(GoalError):
             return read_goal(
                 graph_input["messages"] if isinstance(graph_input["messages"], list) else [graph_input["messages"]]
             )
@@ -615,7 +618,7 @@ class Runner:
         run, settings = self._read_to_continue(thread, snapshot, new_settings)
         answers: Json = {}
         if continuation.steer:
-            command: Any = steer_input(run, continuation.steer)
+            command: Any = steer_input(run, continuation.steer, migrate(snapshot.values))
         else:
             answers = self._answers_to(run, row, snapshot.values, settings, continuation)
             command = resume_command(run, answers, snapshot.values, self.executors, settings)

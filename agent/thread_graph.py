@@ -20,6 +20,7 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Command, Overwrite, StateSnapshot, StateUpdate
 
+from donewhen.agent.gate import to_stopped
 from donewhen.agent.request import MISSING, Continuation, Request, is_not_begun
 from donewhen.agent.run import Run, read_run
 from donewhen.agent.runner import (
@@ -151,7 +152,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             if isinstance(act, Run):  # it waits, or has ended, and the graph says so
                 return Act(None, settings)
             return act if input is None else replace(act, input=replace(input, resume=act.input.resume))
-        run, messages = read_run(thread.thread_id, snapshot), request_in(input)
+        run = read_run(thread.thread_id, snapshot)
+        messages = request_in(input, strict=run.status == "running" and bool(snapshot.created_at))
         is_free = not snapshot.created_at or run.outcome is not None
         if thread.row.get("status") == "queued":
             check_free(thread.thread_id, thread.row, snapshot)
@@ -161,9 +163,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             return await runner.begin(thread, request, snapshot, queue="")
         if not messages:
             return Act(input, settings, run.goal, change, fresh=isinstance(input, Mapping) and is_free)
-        recorded_input: Any = (
-            {"messages": messages} if run.status == "running" else Command(resume={"": messages[-1].text})
-        )
+        recorded_input: Any = Command(resume={"": messages[-1].text})
+        if run.status == "running":
+            input = recorded_input = to_stopped(messages)
         return Act(input, settings, run.goal, change, before=runner.before_input(recorded_input, run))
 
 

@@ -16,9 +16,8 @@ from donewhen.graph.deliver import deliver
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.people.answers import ask_user, confirm
-from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.planning.graph import build_plan
-from donewhen.graph.receive import receive
+from donewhen.graph.receive import read_typed, receive
 from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.hooks import Hooks, Policies
 from donewhen.graph.tools.toolbox import EffectKind, ToolFinder, from_function
@@ -143,11 +142,9 @@ def build_graph(
 
 
 def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
-    """Route a reply typed into the chat to the open pause; anything else is a new request."""
+    """Route a reply typed into the chat to the open pause; anything else is for a stopped run, or a new request."""
     pending = state.get("pending")
-    if pending and typed_reply(state.get("messages") or ()) is not None:
-        return load_pause(pending).node
-    return "receive"
+    return load_pause(pending).node if pending and read_typed(state) == "answer" else "receive"
 
 
 def after_node(state: RunState) -> list[Send] | str:

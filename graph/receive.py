@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -20,10 +20,11 @@ from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.pauses.plan import approval_record, criteria_problem, plan_effects, plan_rules
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
-from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
+from donewhen.graph.people.pauses import PUT_AWAY, ask_person, close_pause, typed_reply
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.sync import call_in_time, load_jsonschema
 from donewhen.graph.tools.effects import Place
@@ -48,6 +49,8 @@ COMPACT_EVERY = 20
 """The number of requests after which deltas are stored in full again, so that older requests need not be read."""
 GIVEN = "donewhen_plan_given"
 """Marks, in `additional_kwargs`, a message that comes with a plan."""
+STEER = "donewhen_steer"
+"""Marks, in `additional_kwargs`, a message for a run that was stopped."""
 NOT_TAKEN = "donewhen_not_taken"
 """The key of `configurable` with the names of settings that a client of a server asked for and did not get."""
 
@@ -71,8 +74,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         )
     messages = _cleaned(given, state.get("request"))
     goal = clean_text((typed_reply(messages) or "").strip())
-    ended_unplanned = state.get("ending") and not state.get("approval")  # other words then are a new request
-    if was_cut_off(state) and goal and (says_continue(goal) or not ended_unplanned):
+    if read_typed(state) == "steer":
         return _go_on(state, goal, runtime)
     if settings.output_schema is not None:
         await load_jsonschema()
@@ -198,6 +200,22 @@ def _with_effects_as_shown(plan: Json, shown: Mapping[str, str]) -> Json:
     return {**whole, "revision": revision_of(whole)}
 
 
+def read_typed(state: RunState) -> Literal["answer", "steer", "request"]:
+    """Return what the user's latest message is: an answer to the open question, words to a stopped run, or a request.
+
+    Words that are marked as being for a stopped run never answer its question, which nobody was shown. Unmarked words
+    to a run that was stopped at its end, without a plan, are a new request.
+    """
+    messages = state.get("messages") or []
+    is_marked = bool(messages) and bool(messages[-1].additional_kwargs.get(STEER))
+    if state.get("pending") and not is_marked and typed_reply(messages) is not None:
+        return "answer"
+    words = clean_text((typed_reply(with_request_last(state)) or "").strip())
+    has_plan = state.get("approval") or not state.get("ending")
+    goes_on = words and was_cut_off(state) and (is_marked or has_plan or says_continue(words))
+    return "steer" if goes_on else "request"
+
+
 def was_cut_off(state: RunState) -> bool:
     """Return whether the last request neither ended nor was closed: a client pressed Stop, or the process died.
 
@@ -209,13 +227,18 @@ def was_cut_off(state: RunState) -> bool:
 def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
     """Continue an interrupted request: as it was on “continue”, else with a new plan that keeps finished steps (U4).
 
-    Work that was at its end gets its answer on “continue”.
+    Work that was at its end gets its answer on “continue”. A question that nobody was shown is asked then; otherwise it
+    is closed.
     """
     log_of(thread_of(runtime)).turn = state.get("turn", 1)
-    if says_continue(said):
-        return {"pending": None}
+    pending = load_pause(stored) if (stored := state.get("pending")) else None
+    again = says_continue(said)
+    closed = close_pause(state["messages"], pending, "Asked again." if again else "Planned anew.") if pending else []
+    if again:
+        asked: Json = ask_person({**state}, pending) if pending else {"messages": []}
+        return {**asked, "messages": [*closed, *asked["messages"]]}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
-    return {"planning": plan_anew(state, said), "pending": None, "ending": None}
+    return {"planning": plan_anew(state, said), "pending": None, "ending": None, "messages": closed}
 
 
 def with_request_last(state: RunState) -> list[AnyMessage]:

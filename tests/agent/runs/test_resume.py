@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from donewhen import Agent, AgentOptions, ConfigError, Run, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread, wait
-from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from donewhen import (
+    Agent,
+    AgentOptions,
+    ConfigError,
+    GoalError,
+    Run,
+    StaleAnswer,
+    ThreadBusy,
+    ThreadWaiting,
+    UnknownThread,
+    wait,
+)
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
 from tests.kit.storage.cases import Storage, fresh_url
@@ -350,8 +361,8 @@ async def test_a_request_that_another_one_displaced_is_known_by_its_id(verb: str
 
 
 async def test_what_cannot_be_steered_says_why() -> None:
-    """C04: a request that has not begun, of which nobody asked an answer; and an answer beside other words, whether the
-    run waits or was stopped."""
+    """C04: a request that has not begun, submitted or before its first node, of which nobody asked an answer; and an
+    answer beside other words, whether the run waits or was stopped."""
     async with Agent(scripted(submit_plan([step("s1")])), storage="memory:") as agent:
         await agent.submit("do it", thread_id="t")
         with pytest.raises(
@@ -359,6 +370,9 @@ async def test_what_cannot_be_steered_says_why() -> None:
         ):
             await agent.resume("t", steer="in euro")
         waits = await agent.resume("t")
+        await agent.graph.ainvoke({"messages": "do it"}, config("v"), interrupt_before=["receive"])
+        with pytest.raises(StaleAnswer, match=r"has no plan that could be changed; resume\('v'\) goes on"):
+            await agent.resume("v", steer="in euro")
         async with agent.stream("do it", thread_id="u") as stream:
             async for _ in stream:
                 break
@@ -366,6 +380,70 @@ async def test_what_cannot_be_steered_says_why() -> None:
             with pytest.raises(ConfigError, match="an answer to a run that waits, or steer= for one that was stopped"):
                 await agent.resume(run, "approve", steer="in euro")
             assert (await agent.get(run)).status == run.status
+
+
+def stopping(*replies: Any) -> Agent:
+    """An agent that is stopped while its planner writes the first reply."""
+
+    def reply(*_: Any) -> Any:
+        if len(left) == len(replies):
+            agent.drain()
+        return left.pop(0)
+
+    left = [*replies]
+    model = ScriptedModel(
+        roles={"triage": reply, "plan": reply, "execute": [HI, finish_step("sent", "s1.1")]}, strict=False
+    )
+    agent = Agent(model, [Outbox().tool()], storage="memory:", settings={"approvals": "plan"})
+    return agent
+
+
+async def give_words(agent: Agent, words: str, *, typed: bool) -> Run:
+    """Give words to the stopped run of the thread `t`, as they are typed into a chat or by `resume`."""
+    if not typed:
+        return await agent.resume("t", steer=words)
+    await agent.graph.ainvoke({"messages": [("user", words)]}, config("t"))
+    return await agent.get("t")
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("asked", [submit_plan([step("s1", tools=["send"])]), ask_user("To bob, too?", ["yes", "no"])])
+async def test_words_to_a_stopped_run_answer_nothing_that_nobody_was_shown(asked: Any, typed: bool) -> None:
+    """U4: stopped before its plan or its question was shown, a run plans anew with “yes, do it”, and shows what it has
+    then; “continue” shows what there was. Only an answer to that counts."""
+    anew = submit_plan([step("s1", "write to ann", tools=["send"])])
+    for words in ("yes, do it", "continue"):
+        agent = stopping(asked, anew)
+        stopped = await agent.start("Write to ann", thread_id="t")
+        assert (stopped.status, stopped.pending) == ("running", ())
+        run = await give_words(agent, words, typed=typed)
+        assert (run.status, run.goal) == ("waiting", "Write to ann")
+        is_new = run.pending[0]["kind"] == "plan" and "write to ann" in str(run)
+        assert is_new is (words != "continue")
+        assert not (await agent.conversation("t")).observations
+        conversation = (await agent.graph.aget_state(config("t"))).values["messages"]
+        called = [call["id"] for each in conversation if each.type == "ai" for call in each.tool_calls]
+        assert [each.tool_call_id for each in conversation if each.type == "tool"] == called[:-1]
+        if run.pending[0]["kind"] == "plan":
+            assert (await agent.resume(run, "yes")).status == "completed"
+
+
+async def test_words_to_a_run_that_was_stopped_at_its_end_do_not_become_its_goal() -> None:
+    """U4: stopped before its answer was delivered, it plans anew with what is said; its goal stays."""
+    agent = stopping(answer("The Rhine."), answer("Der Rhein."))
+    await agent.start("Which river?", thread_id="t")
+    run = await agent.resume("t", steer="in German, please")
+    assert (run.status, run.goal, run.answer) == ("answered", "Which river?", "Der Rhein.")
+
+
+@pytest.mark.parametrize("typed", [False, True])
+async def test_blank_words_change_nothing_of_a_stopped_run(typed: bool) -> None:
+    """U4, C04: they are refused, and what was planned stays."""
+    agent = stopping(submit_plan([step("s1")]))
+    await agent.start("Work", thread_id="t")
+    with pytest.raises(GoalError):
+        await give_words(agent, "  ", typed=typed)
+    assert (await agent.resume("t")).pending[0]["kind"] == "plan"
 
 
 async def test_another_goal_under_a_known_id_is_refused(storage: Storage) -> None:
