@@ -489,7 +489,7 @@ def observation_view(entry: Mapping[str, Any]) -> Json:
 def pause_view(pending: Pause) -> Json:
     """Return a pause with its texts: the question, the options, the plan as text, a call's arguments."""
     pause = load_pause(pending)
-    more: Json = {"question": pause.closing_question(), "options": pause.choices()}
+    more: Json = {"question": pause.wording(), "options": pause.choices()}
     if isinstance(pause, PlanPause):
         more |= {"written": pause.editable_plan(), "chosen": [*chosen_limits(pending)]}
     if isinstance(pause, FormPause):

@@ -226,10 +226,6 @@ class OpenPause(BaseModel):
         """Return the question alone: what was asked, or the usual words."""
         return self.question.strip() or say(self.spoken, "ask", self.kind, tool=self.name)
 
-    def closing_question(self) -> str:
-        """Return what is asked at the end of the pause."""
-        return self.wording()
-
     def details(self) -> list[str]:
         """Return what belongs to the question, as Markdown: a plan, a call."""
         return []

@@ -14,7 +14,6 @@ from donewhen.graph.sync import load_jsonschema
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import Unclear, catalogue, say, say_why, unclear
-from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
@@ -28,7 +27,6 @@ from donewhen.state.records import PLAN_ACTION, Approval, Pause
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
-_ENDS_ASKING = pattern(r"[?？؟][^\w?？؟]{0,9}\Z")
 CLOSED = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
 
 
@@ -65,14 +63,6 @@ class PlanPause(PermissionPause):
         """What the planner says to the plan."""
         return str(self.plan.get("speak") or "").strip()
 
-    def closing_question(self) -> str:
-        """Return the question, unless what is said at the plan ends with one already."""
-        if not _ENDS_ASKING.search(self.reply or str(self.plan.get("speak") or "")):
-            return self.wording()
-        if not self.changes:
-            return ""
-        return "\n".join([say(self.spoken, "ask", "differs"), *(f"- {line}" for line in self.changes)])
-
     def details(self) -> list[str]:
         """Return the plan."""
         return [plan_text(self.dump()).strip()]
@@ -90,10 +80,10 @@ class PlanPause(PermissionPause):
 
     def _message(self, speak: str = "", *, whole: bool) -> str:
         if not whole and (self.reply or self.problem):
-            parts = [f"{say(self.spoken, 'plan', 'unchanged')} {self.closing_question()}".strip()]
+            parts = [f"{say(self.spoken, 'plan', 'unchanged')} {self.wording()}"]
         else:
             written = plan_text(self.dump(), None if whole else self.before).strip()
-            parts = [speak, written, self.closing_question()]
+            parts = [speak, written, self.wording()]
         return self.with_problem("\n\n".join(filter(None, parts)))
 
     def with_problem(self, text: str) -> str:

@@ -43,10 +43,10 @@ def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fiel
     if isinstance(pause, PlanPause):
         texts = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
         speech: list[RenderableType] = [part for each in texts for part in (AnswerText(str(each)), Text(""))]
-        question = pause.closing_question()
+        question = pause.wording()
         if seen:
-            return Group(*speech, Text(clean(f"{terminal.texts('plan')['unchanged']} {question}".strip())))
-        return Group(*speech, *([Text(clean(question))] if question else []), draw_plan(pause.dump(), terminal))
+            return Group(*speech, Text(clean(f"{terminal.texts('plan')['unchanged']} {question}")))
+        return Group(*speech, Text(clean(question)), draw_plan(pause.dump(), terminal))
     if isinstance(pause, CallPause):
         lines_of_ways = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]

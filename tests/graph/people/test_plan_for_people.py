@@ -41,9 +41,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("language", TEXTS)
 async def test_a_dialogue_about_a_plan_reads_like_one(language: str) -> None:
-    """Issue 36, C13: steps have numbers, checks words, defaults of limits are not shown, nothing is asked twice; to
-    words about the plan there is the answer, or what changed, and all of it is in the language of the run. Ids, calls
-    and limits are in the data."""
+    """Issue 36, C13: steps have numbers, checks words, defaults of limits are not shown, and the run's own question
+    comes last; to words about the plan there is the answer, or what changed, and all of it is in the language of the
+    run. Ids, calls and limits are in the data."""
     word = TEXTS[language]
     check = {"tool": "balance", "arguments": {"order": 17}, "expect": "ok"}
     look = step("s1", word["look"], done_when=[word["known"]])

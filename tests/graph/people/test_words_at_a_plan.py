@@ -45,6 +45,28 @@ async def test_a_question_about_the_plan_is_answered_and_the_plan_waits(storage:
     model.assert_exhausted()
 
 
+async def test_a_yes_answers_the_question_that_was_read_last() -> None:
+    """C11, Q15: whatever the planner asks in its own words, beside the plan or in an answer, the text and the message
+    end with the question of the payload, to which “yes” starts the plan that is shown."""
+    asks = submit_plan([step("s1", "Cancel order 17")], speak="Is that all?")
+    model = ScriptedModel(
+        roles={
+            "triage": [asks, answer("It has left. Shall I take order 18 instead?"), answer("Really?")],
+            "execute": {"s1": [said("s1")]},
+        }
+    )
+    agent = Agent(model, storage="memory:")
+    run = await agent.start("Cancel my order", thread_id="t")
+    for words in ("Is that still possible?", "And now?", "yes"):
+        last = (await agent.graph.aget_state(config("t"))).values["messages"][-1].text
+        question = run.pending[0]["question"]
+        assert question == "Shall I go ahead with this plan?"
+        assert str(run).endswith(question)
+        assert last.endswith(question)
+        run = await agent.resume(run, words)
+    assert run.status == "answered"
+
+
 async def test_typed_into_the_chat_it_is_the_same() -> None:
     """C08: a question typed as a new message starts no request."""
     agent = Agent(planner(answer("It takes a day.")), storage="memory:")
