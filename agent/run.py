@@ -1,6 +1,6 @@
 """A run for its caller, read from its last checkpoint."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal, cast
@@ -57,7 +57,7 @@ class Run:
     language: str = "en"
     """The language of the runtime's texts: the one the model declared, else that of the settings."""
     problem: str = ""
-    """What the last answer lacks, why workers gave up, or why an audit was not possible; "" if all is well."""
+    """What answers to open questions lack, why workers gave up, or why an audit was not possible; "" if all is well."""
 
     def __str__(self) -> str:
         """Return what a person reads: the open questions with all that is needed to answer them, or the answer."""
@@ -68,7 +68,8 @@ class Run:
         """Return the run without these questions."""
         left = [pause for pause in self.pending if pause["id"] not in answered]
         asked = [cast(Pause, {**each, "interrupt_id": self.pending[0].get("interrupt_id", "")}) for each in left[:1]]
-        return replace(self, status=status, pending=(*asked, *left[1:]))
+        problem = _problem_of(left) if self.pending else self.problem
+        return replace(self, status=status, pending=(*asked, *left[1:]), problem=problem)
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -111,7 +112,7 @@ def read_run(
         spent=add(values.get("spent"), read_inside(snapshot).get("spent")),
         limits=with_granted(settings.limits, values.get("granted")) if settings else {},
         language=str(values.get("language") or "en"),
-        problem=str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
+        problem=_problem_of(pending) or str((values.get("ending") or {}).get("problem") or ""),
     )
     if outcome is None or status in ("waiting", "running"):
         return run
@@ -154,6 +155,14 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     first, *rest = ({**pause.dump(), "text": pause.text()} for pause in open_pauses(values))
     asked = {"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}
     return cast(tuple[Pause, ...], (asked, *rest))
+
+
+def _problem_of(pending: Sequence[Pause]) -> str:
+    """Return what answers to open questions lack, with the ids of questions unless it is only the current one."""
+    problems = {pause["id"]: str(pause["problem"]) for pause in pending if pause.get("problem")}
+    if [*problems] == [pause["id"] for pause in pending[:1]]:
+        return "".join(problems.values())
+    return "; ".join(f"{id}: {problem}" for id, problem in problems.items())
 
 
 def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:

@@ -395,7 +395,7 @@ class AcpAgent:
             if turn.cancelled and session.answered_question == pause["id"]:  # the next prompt sends its answer
                 break
             session.shown_question, session.answered_question = pause["id"], ""
-            unclear = unclear + 1 if run.problem else 0
+            unclear = unclear + 1 if pause.get("problem") else 0
             if unclear > MOST_UNCLEAR:  # the next prompt is the answer
                 await self._say(session.id, f"\n\n{pause['text']}")
                 break

@@ -204,7 +204,7 @@ class OpenPause(BaseModel):
 
     def short_form(self) -> Json:
         """Return the fields that a list of the other open pauses shows."""
-        return {key: getattr(self, key) for key in OTHER_KEYS}
+        return {key: getattr(self, key) for key in (*OTHER_KEYS, *(["problem"] if self.problem else []))}
 
     # --- its texts
 
@@ -262,6 +262,8 @@ class OpenPause(BaseModel):
         parts = [f"> {self.notice}" if self.notice else "", text]
         if self.others:
             lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in self.others]
+            wrong = [f" ({each['problem']})" if each.get("problem") else "" for each in self.others]
+            lines = [line + problem for line, problem in zip(lines, wrong, strict=True)]
             parts.append(say(self.spoken, "ask", "others") + "\n\n" + "\n".join(lines))
         return "\n\n".join(filter(None, parts))
 

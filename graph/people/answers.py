@@ -1,8 +1,8 @@
 """The nodes that wait for a person, `confirm` and `ask_user`: they read and check the answer and apply it to the run.
 
-Neither does anything before its only interrupt, because it runs again from its beginning when the answer comes. An
-answer is applied whole or not at all; `advance` continues from the new state. What an answer means and changes is said
-by the class of the pause, in `graph/pauses`.
+Neither does anything before its only interrupt, because it runs again from its beginning when the answer comes. Of
+several answers each is applied whole or not at all; `advance` continues from the new state. What an answer means and
+changes is said by the class of the pause, in `graph/pauses`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from donewhen.graph.people.pauses import (
     current_pause,
     forget_plain_answer,
     keep_open,
+    note_problem,
     open_pauses,
     pause_message,
     typed_reply,
@@ -123,36 +124,39 @@ def take_answer(
 ) -> RunState:
     """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
-    If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open. `hears`:
-    the words of those who are not asked were kept.
+    Each is applied by itself, because each may be another person's. A question stays open if it is not answered, or if
+    its answer is not understood; then it has what is missing. `hears`: the words of those who are not asked were kept.
     """
     pending, at = pauses[0], now("milliseconds")
     by_id = {pause.id: pause for pause in pauses}
     answers = _split_answers(value, pauses)
-    if isinstance(answers, str):
-        return keep_open(state, pending, answers, value)
     taken: list[tuple[OpenPause, ResolvedAnswer]] = []
-    problems: list[str] = []
-    for id, value_of_pause in answers.items():
+    problems = {pending.id: answers} if isinstance(answers, str) else {}
+    for id, value_of_pause in answers.items() if isinstance(answers, dict) else ():
         pause = by_id[id]
         answer, by = _read_answer(pause, value_of_pause, settings, hears=hears)
         if isinstance(answer, Answer):
             answer = lacking_tools(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
         if isinstance(answer, Answer) and by == "user":
             answer = pause.check(state, answer, deps, settings)
-        if isinstance(answer, str):
-            problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
-        elif answer.kind != "later":
+        if isinstance(answer, str) or answer.kind == "later":
+            problems[id] = answer if isinstance(answer, str) else ""
+        else:
             taken.append((pause, ResolvedAnswer(answer, by, at, read_signed(value_of_pause)[1] or "")))
-    if problems or not taken:
-        return keep_open(state, pending, "; ".join(problems), read_signed(answers.get(pending.id))[0])
     values: Json = dict(state)
     taken.sort(key=lambda each: each[0].of_run)  # the answer to the run itself comes last: it may end steps that wait
     for pause, decided in taken:  # each on the state after the previous ones
         values = apply_update(values, pause.apply(values, decided))
-    decided_now = next((decided for pause, decided in taken if pause.id == pending.id), None)
-    closed = _close_asked_pause(state, pending, decided_now, ended=bool(values.get("ending")))
-    return {**difference(state, values), **closed}
+    for id, problem in problems.items():
+        given = answers[id] if isinstance(answers, dict) else value
+        values = apply_update(values, note_problem(values, by_id[id], problem, read_signed(given)[0]))
+    left = current_pause(open_pauses(values))
+    if not taken:
+        shown = keep_open(values["messages"], left, asks_back=any(problems.values()))
+    else:
+        decided_now = next((decided for pause, decided in taken if pause.id == pending.id), None)
+        shown = _close_asked_pause(values, left, decided_now)
+    return {**difference(state, values), **shown}
 
 
 def missing_tools(
@@ -218,17 +222,17 @@ def _read_answer(
     return answer, "user"
 
 
-def _close_asked_pause(state: RunState, pending: OpenPause, decided: ResolvedAnswer | None, *, ended: bool) -> RunState:
+def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: ResolvedAnswer | None) -> RunState:
     """Close the current question; without an answer it stays open, or is asked again later."""
-    messages = state["messages"]
-    if decided is not None or ended:
+    messages = values["messages"]
+    if decided is not None or values.get("ending"):
         text = pending.closing(decided.answer) if decided else "Ended."
         by_person = decided is not None and decided.by == "user"
         return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending.comes_back:
         # Answered steps continue first; this question is asked again afterwards.
         return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
-    again = with_fresh_call(messages, pending.but(problem="", draft=None))
+    again = with_fresh_call(messages, pending)
     return {
         "pending": again.dump(),
         "messages": [*close_pause(messages, pending, "Asked again."), pause_message(again)],

@@ -102,17 +102,28 @@ async def forget_plain_answer(config: RunnableConfig) -> None:
         await run_in_thread(partial(saver.put_writes, at, [(RESUME, None)], NULL_TASK_ID))
 
 
-def keep_open(values: Mapping[str, Any], pending: OpenPause, problem: str, value: Any = None) -> RunState:
-    """Return the update that keeps the pause open, with what is missing in the answer; "" if the person answers later.
+def note_problem(values: Mapping[str, Any], pause: OpenPause, problem: str, value: Any) -> Json:
+    """Return the update that writes into an open pause what its answer lacks; "" if the person answers later.
 
     The pause keeps the text of an edit, so that the person can correct it.
     """
-    again = pending.but(problem=problem, draft=read_draft(value) or pending.draft)
-    messages = values["messages"]
-    if typed_reply(messages) is None and not problem:
-        return {"pending": again.dump()}
-    closed = close_pause(messages, pending, "Asked back." if problem else "Left open.")
-    again = _with_new_call(again)
+    pending, waiting, note = values.get("pending"), pause.record(values)["waiting"], {"problem": problem}
+    if draft := read_draft(value):
+        note["draft"] = draft
+    update: Json = {}
+    if pending and with_id(values, load_pause(pending)).id == pause.id:
+        update["pending"] = {**pending, **note}
+    if waiting and with_id(values, load_pause(waiting)).id == pause.id:
+        update["steps"] = {pause.step: {"waiting": {**waiting, **note}}}
+    return update
+
+
+def keep_open(messages: Sequence[AnyMessage], pending: OpenPause, *, asks_back: bool) -> RunState:
+    """Return the update that keeps the pause open, and shows it again if an answer lacks something or was typed."""
+    if typed_reply(messages) is None and not asks_back:
+        return {"pending": pending.dump()}
+    closed = close_pause(messages, pending, "Asked back." if asks_back else "Left open.")
+    again = _with_new_call(pending)
     return {"pending": again.dump(), "messages": [*closed, pause_message(again)]}
 
 

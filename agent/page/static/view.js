@@ -58,7 +58,7 @@ export class View {
       case "speech_restarted": this.restart(event); break;
       case "charged": this.charge(event.spent ?? {}); break;
       case "spent": for (const row of event.meter ?? []) this.meter.set(row.key, row); this.drawMeter(); break;
-      case "waiting": this.rest(event.run); this.ask(event.pending ?? [], event.problem); break;
+      case "waiting": this.rest(event.run); this.ask(event.pending ?? []); break;
       case "outcome": this.ended = true; this.rest(event.run); this.end(event); break;
       case "undone": this.drop("receipt"); this.end({ status: event.run.status, run: event.run }); break;
       case "error": this.working = false; this.problem(event.text); break;
@@ -235,13 +235,12 @@ export class View {
   }
 
   // Every open question has a card of its own, the one asked now first; the box at the bottom answers one of them.
-  ask(pending, problem) {
+  ask(pending) {
     this.drop("ask");
     this.pending = pending;
     if (!pending.length) return;
     if (this.mine.includes(pending[0]) && pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
-    const cards = pending.map((each, at) => {
-      const why = each.notice || (at === 0 && problem);
+    const cards = pending.map((each) => {
       const step = each.step && this.steps.get(each.step);
       const form = formOf(each, {
         several: this.mine.length > 1,
@@ -253,7 +252,7 @@ export class View {
         observe: this.observe,
       });
       return el("section", { className: "card ask", "aria-label": words.waiting_status },
-        why && el("div", { className: "problem", role: "alert" }, why),
+        each.notice && el("div", { className: "problem", role: "alert" }, each.notice),
         step && el("div", { className: "note", dir: "auto" }, step.what.textContent), ...form);
     });
     this.part("ask", () => el("div", { className: "asks" }, ...cards));
@@ -350,7 +349,7 @@ export class View {
     for (const entry of journal) this.call(entry);
     for (const { question, text } of said) this.exchange(question, text);
     if (this.elsewhere) this.add(el("div", { className: "note", role: "status", dir: "auto" }, this.elsewhere));
-    if (run.status === "waiting") this.ask(run.pending, run.problem);
+    if (run.status === "waiting") this.ask(run.pending);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });
   }

@@ -115,21 +115,43 @@ async def test_questions_are_listed_and_answered_in_any_order(order: list[str]) 
     model.assert_exhausted()
 
 
-async def test_all_at_once_or_nothing() -> None:
-    """C07: several answers come together; if one of them is not understood, none is taken."""
-    model = two_questions()
-    agent = Agent(model, storage="memory:", settings=ALONE)
-    run = await agent.start("do it")
-    run = await agent.resume(run.thread_id, {"s1.q1": "blue", "s2.q1": ""})
-    assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
-    assert "s2.q1" in run.problem
-    assert len(model.requests) == 3
-    with pytest.raises(StaleAnswer):
-        await agent.resume(run.thread_id, {"s1.q1": "blue", "s7.q1": "x"})
-    run = await agent.resume(run.thread_id, {"s1.q1": "2", "s2.q1": "large"})
-    assert run.status == "answered"
-    assert [q["answer"] for q in (run.receipt or {})["questions"]] == ["green", "large"]
-    model.assert_exhausted()
+async def test_each_of_several_answers_counts_by_itself() -> None:
+    """C07: what is not understood stays open, whichever question is the current one, with what is missing at that
+    question and in `problem`; the others are taken. An answer to a question that is not open is refused, and all with
+    it."""
+    for lacking, taken in (("s1.q1", "s2.q1"), ("s2.q1", "s1.q1")):
+        model = two_questions()
+        agent = Agent(model, storage="memory:", settings=ALONE)
+        run = await agent.start("do it")
+        with pytest.raises(StaleAnswer):
+            await agent.resume(run.thread_id, {taken: "blue", "s7.q1": "x"})
+        run = await agent.resume(run.thread_id, {lacking: "", taken: "blue"})
+        assert [(pause["id"], pause["problem"]) for pause in run.pending] == [(lacking, run.problem)]
+        assert (run.problem, run.steps[taken[:2]]["status"]) == ("the answer is empty", "done")
+        await drawn(agent, run)
+        run = await agent.resume(run.thread_id, "large")
+        assert sorted(row["answer"] for row in (run.receipt or {})["questions"]) == ["blue", "large"]
+        assert (run.status, run.problem) == ("answered", "")
+        model.assert_exhausted()
+
+
+async def test_what_is_missing_stands_at_its_own_question() -> None:
+    """C07: also if another one is the current one; that one stays as it was, and names it. A later answer to one of
+    them leaves what is missing at the other."""
+    agent = Agent(two_questions(), storage="memory:", settings=ALONE)
+    run = await agent.resume((await agent.start("do it")).thread_id, "", question="s2.q1")
+    assert (run.pending[0].get("problem"), run.pending[1]["problem"]) == (None, "the answer is empty")
+    assert run.problem == "s2.q1: the answer is empty"
+    assert run.pending[0]["text"].startswith("Which colour?")
+    assert run.pending[0]["text"].endswith("- `s2.q1`: Which size? (the answer is empty)")
+    assert run.pending[1]["text"].startswith("> the answer is empty\n")
+    await drawn(agent, run)
+    run = await agent.resume(run, {"s1.q1": [], "s2.q1": "later"})
+    assert (run.pending[0]["problem"], run.pending[1]["problem"]) == (run.problem, "") == ("the list is empty", "")
+    run = await agent.resume(run, "", question="s2.q1")
+    assert run.problem == "s1.q1: the list is empty; s2.q1: the answer is empty"
+    run = await agent.resume(run, "red")
+    assert (run.problem, len(run.pending)) == ("the answer is empty", 1)
 
 
 def typed(text: str, *before: Any) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Who answers a question: named in the receipt, and only who is asked decides; the words of others are kept."""
 
 import asyncio
+import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from donewhen import Agent, AgentOptions, Run, build_graph
-from donewhen.agent.testing.crash import crash_points
+from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash, Crashed, crash_points, crashing
 from donewhen.graph.people.answers import AUTHENTICATED
 from donewhen.hooks import Ask, Call, End, Hooks
-from donewhen.state.errors import ConfigError, DoneWhenError, ResumeError, StaleAnswer
+from donewhen.state.errors import ConfigError, DoneWhenError, ResumeError, StaleAnswer, StorageError
 from donewhen.state.language.texts import say
 from donewhen.testing import Recording, ScriptedModel, ask_user, call, finish_step, submit_plan
 
@@ -136,21 +139,16 @@ async def test_what_was_kept_when_the_run_was_cancelled_is_told_as_it_is() -> No
 
 
 async def test_who_may_end_the_run_decides_nothing_else_with_it() -> None:
-    """R05: with an answer to another's question beside it, nothing is taken; words around the word are words."""
-    sides = [
-        {"content": f"Refund order 17: {n}", "done_when": "Done", "tools": ["refund"], "depends_on": []}
-        for n in (400, 40)
-    ]
-    till = Till({"s1": [pays(400)], "s2": [pays(40)]}, plan=submit_plan(sides), hook=two_audiences)
+    """R05: an answer to another's question beside it counts for nothing; words around the word are words."""
+    till = two_sides()
     run = await till.asks()
     first, second = (pause["id"] for pause in run.pending)
-    run = await till.agent.resume("t", {first: {"type": "cancel"}, second: "approve"}, by="mira")
-    assert (run.status, len(run.pending)) == ("waiting", 2)
     run = await till.agent.resume("t", "never mind, I keep the lamp. cancel", by="mira")
     assert (run.status, till.paid) == ("waiting", [])
     assert "Your message is kept" in run.problem
-    run = await till.agent.resume("t", {second: {"type": "cancel"}}, by="mira")
+    run = await till.agent.resume("t", {first: "approve", second: {"type": "cancel"}}, by="mira")
     assert (run.status, till.paid) == ("cancelled", [])
+    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["approve", "cancel"]  # that of the plan
     with pytest.raises(StaleAnswer, match="cancel, by mira"):
         await till.agent.resume("t", "approve", question=first, by="operator")
 
@@ -192,12 +190,7 @@ async def test_who_is_asked_reads_what_others_wrote_meanwhile(language: str) -> 
 
 async def test_two_who_are_asked_read_what_one_customer_wrote() -> None:
     """C02, H13: words are about all that is open; they stay at a question that comes back, and have an end."""
-    sides = [
-        {"content": f"Refund order 17: {n}", "done_when": "Done", "tools": ["refund"], "depends_on": []}
-        for n in (400, 40)
-    ]
-    work = {"s1": [pays(400), finish_step("Refunded", "s1.1")], "s2": [pays(40), finish_step("Refunded", "s2.1")]}
-    till = Till(work, plan=submit_plan(sides), hook=two_audiences)
+    till = two_sides()
     run = await till.asks()
     for words in ("x" * 2_000, "only the lamp"):
         run = await till.agent.resume("t", words, by="mira")
@@ -342,30 +335,82 @@ def two_audiences(made: Call) -> Ask:
     return Ask(f"May {who} pay?", answered_by=who)
 
 
-async def test_two_questions_in_one_thread_are_for_two() -> None:
-    """H13, C02: each is answered by whom it is for; an answer to both by one of them takes neither."""
+def two_sides(*, storage: Any = "memory:") -> Till:
+    """A desk that asks the operator about 400 and, beside it, finance about 40."""
     sides = [
         {"content": f"Refund order 17: {n}", "done_when": "Done", "tools": ["refund"], "depends_on": []}
         for n in (400, 40)
     ]
-    work = {
-        "s1": [pays(400), finish_step("Refunded 400", "s1.1")],
-        "s2": [pays(40), finish_step("Refunded 40", "s2.1")],
-    }
-    till = Till(work, plan=submit_plan(sides), hook=two_audiences)
+
+    def pay(step: str, amount: float) -> Any:
+        done = finish_step("Refunded", f"{step}.1")
+        return lambda messages, _: done if f"refunded {amount:g}" in str(messages) else pays(amount)
+
+    work = {"s1": pay("s1", 400), "s2": pay("s2", 40)}
+    return Till(work, plan=submit_plan(sides), hook=two_audiences, storage=storage, effects={"refund": "idempotent"})
+
+
+async def test_two_questions_in_one_thread_are_for_two() -> None:
+    """H13, C02: each is answered by whom it is for; an answer to both by one of them counts for theirs."""
+    till = two_sides()
     run = await till.asks()
     for_whom = {pause["answered_by"]: pause["id"] for pause in run.pending}
     assert [*for_whom] == ["operator", "finance"]
     both = dict.fromkeys(for_whom.values(), "approve")
     run = await till.agent.resume("t", both, by="operator:anna")
-    assert (till.paid, len(run.pending)) == ([], 2)
+    assert (till.paid, [pause["answered_by"] for pause in run.pending]) == ([400], ["finance"])
     assert "finance" in run.problem
     run = await till.agent.resume("t", {for_whom["finance"]: "approve"}, by="finance:bo")
-    assert (till.paid, [pause["answered_by"] for pause in run.pending]) == ([40], ["operator"])
-    run = await till.agent.resume("t", {for_whom["operator"]: "approve"}, by="operator:anna")
+    assert (run.status, till.paid) == ("completed", [400, 40])
+    assert run.receipt is not None
+    assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "operator:anna", "finance:bo"]
+
+
+@pytest.mark.parametrize("worker", [True, False])
+@pytest.mark.parametrize("other", ["mira's words", "an edit that breaks a rule"])
+async def test_an_accepted_answer_counts_whatever_another_person_answers_beside_it(other: str, worker: bool) -> None:
+    """C04, H13, R05: what waits for a worker is carried out, once, with the name of who gave it; only the question
+    whose answer is not understood stays open."""
+    till = two_sides()
+    run = await till.asks()
+    first, second = (pause["id"] for pause in run.pending)
+    await till.agent.submit_answer("t", "approve", question=second, by="finance:bo")
+    edit: Any = {"type": "edit", "arguments": {"amount": "much"}}
+    answer, by = (edit, "operator:anna") if "edit" in other else ("how long will it take?", "mira")
+    if worker and by != "mira":
+        await till.agent.submit_answer("t", answer, question=first, by=by)
+        run = await till.agent.run_submitted("t")
+    else:
+        run = await till.agent.resume("t", answer, question=first, by=by)
+    assert (till.paid, [pause["id"] for pause in run.pending]) == ([40], [first])
+    assert run.pending[0]["problem"] == run.problem
+    assert ("amount" if by != "mira" else "Your message is kept") in run.problem
+    assert [pause["id"] for pause in await till.agent.pending()] == [first]
+    run = await till.agent.resume("t", "approve", question=first, by="operator:anna")
     assert (run.status, till.paid) == ("completed", [40, 400])
     assert run.receipt is not None
     assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "finance:bo", "operator:anna"]
+
+
+async def test_an_accepted_answer_is_there_once_after_any_crash() -> None:
+    """C04, R02: wherever the process dies while another person's answer beside it is not understood."""
+    for at in itertools.count(1):
+        crash, storage = Crash(at, only=["put_writes.done", "store.done"]), open_storage("memory:")
+        run = await (till := two_sides(storage=storage)).asks()
+        first, second = (pause["id"] for pause in run.pending)
+        await till.agent.submit_answer("t", "approve", question=second, by="finance:bo")
+        dying = two_sides(storage=crashing(storage, crash))
+        with suppress(StorageError, Crashed):
+            await dying.agent.resume("t", "hurry", question=first, by="mira")
+        run = await till.agent.resume("t")
+        assert [pause["id"] for pause in run.pending] == [first], crash.trace[-1:]
+        run = await till.agent.resume("t", "approve", question=first, by="operator:anna")
+        assert run.receipt is not None
+        names = [row.get("name") for row in run.receipt["approvals"]]
+        assert (run.status, names) == ("completed", ["mira", "finance:bo", "operator:anna"])
+        assert sorted({*till.paid, *dying.paid}) == [40, 400]
+        if len(crash.trace) < at:
+            return
 
 
 async def test_who_is_asked_again_reads_that_it_was_made_and_failed() -> None:
