@@ -643,7 +643,7 @@ class StepRecord(TypedDict):
     interjection_cursor: str
     """The last interjection that its rounds include."""
     heard: list[Json]
-    """The interjections that its rounds were the first to hear: rows of `key`, `text`, `at` and `heard`."""
+    """The interjections that its rounds include: rows of `key`, `text` and `at`."""
     handled: bool
     """True if its failure was handled."""
     finished_task: str | None

@@ -139,8 +139,8 @@ class NewWords:
     """The words, with what to do about them."""
     cursor: str
     """The key of the last interjection."""
-    first: list[Json]
-    """The interjections that no other round has heard."""
+    rows: list[Json]
+    """All of them."""
 
 
 async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instruction: str) -> NewWords | None:
@@ -152,7 +152,8 @@ async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instru
         return None
     words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(rows, 1))
     message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{instruction}")
-    return NewWords(message, rows[-1]["key"], await mark_heard(runtime, rows, step))
+    await mark_heard(runtime, rows, step)
+    return NewWords(message, rows[-1]["key"], rows)
 
 
 async def with_interjections(state: Step, cursor: str, runtime: Runtime[Settings]) -> tuple[Step, list[AnyMessage]]:
@@ -162,7 +163,7 @@ async def with_interjections(state: Step, cursor: str, runtime: Runtime[Settings
     record: StepRecord = {
         **state["record"],
         "interjection_cursor": new.cursor,
-        "heard": [*state["record"]["heard"], *new.first],
+        "heard": [*state["record"]["heard"], *new.rows],
     }
     return {**state, "record": record, "transcript": [*state.get("transcript", ()), new.message]}, [new.message]
 

@@ -4,7 +4,7 @@ Whether an equal write was made before is asked again when the write is made (`g
 writers see each other only then.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Self, TypeVar
@@ -29,10 +29,10 @@ from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted,
 from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
-from donewhen.state.proof.journal import call_key, canonical_json, has_spoken_since
+from donewhen.state.proof.journal import call_key, canonical_json, is_users_word
 from donewhen.state.reading.decisions import PROGRAM
 from donewhen.state.records import WRITES, Call, JournalEntry, StepChange, decision_on
-from donewhen.state.secrets import conceal_json
+from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 
 MOST_REFUSALS = 2
@@ -86,7 +86,7 @@ class Caller:
             rounds=record["rounds"],
             language=state["language"],
             fence=state["fence"],
-            times_spoken=times_spoken(state),
+            times_spoken=len(times_spoken(state)),
             settled_writes=state["settled_writes"],
             own_writes=[*record["wrote"], *state.get("wrote", ())],
         )
@@ -230,15 +230,36 @@ async def keep_to_paths(call: Call, context: CallContext, go: Go) -> Go | No:
 
 
 async def respect_rejections(call: Call, context: StepContext, go: Go) -> Go | No:
-    """Refuse a call equal to one that a person rejected in this request, unless they said more since."""
-    state = context.state
+    """Refuse a call equal to one that a person rejected in this request, unless they said more since.
+
+    Their reason may have been a question. So once they have answered one, said something to the run or decided about a
+    plan, the same call may be asked about again. After a plain no, answers to a model's questions do not count.
+    """
+    row = _rejection_of(call, context.state)
+    if row is None or _has_spoken_since(row, context.state):
+        return go
+    return No(f"the user rejected this very call before: {row['text'] or 'no reason given'}")
+
+
+def _rejection_of(call: Call, state: Step) -> Json | None:
+    """Return the decision by which a person rejected an equal call, alone or beside another one.
+
+    Return None if they approved it later, or decided about this one itself.
+    """
     rejected = {**state["rejected"], **state["record"]["rejected"]}
-    if not rejected or decision_on(call) != "undecided":
-        return go
-    why = rejected.get(key := call_key(call["name"], call["args"]))
-    if not why or has_spoken_since(state["run"], state["user_answers"], key):
-        return go
-    return No(f"the user rejected this very call before: {why}")
+    if not rejected or decision_on(call) != "undecided" or call_key(call["name"], call["args"]) not in rejected:
+        return None
+    shown, last = call_key(call["name"], redact_json(call["args"])), None
+    for row in state["run"].get("approvals") or ():
+        if row["kind"] == "tool" and row["decision"] in ("approve", "reject"):
+            keys = (call_key(each["tool"], each["arguments"]) for each in (row, *row.get("batch", ())))
+            last = row if shown in keys else last
+    return last if last and last["decision"] == "reject" else None
+
+
+def _has_spoken_since(rejection: Json, state: Step) -> bool:
+    besides = ("tool", "effect") if rejection["text"] else ("tool", "effect", "answer")
+    return any(at > rejection["at"] for at in times_spoken(state, besides))
 
 
 async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
@@ -249,7 +270,7 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
     for entry in context.entries:
         if "refused" in entry and _is_equal_write(entry, call):
             refusals.append(entry)
-        elif entry["source"] == "user" or (entry["effect"] in WRITES and entry["ok"]):
+        elif entry["effect"] in WRITES and entry["ok"]:
             refusals.clear()
     refusals = [entry for entry in refusals if entry["refused"] == context.caller.times_spoken]
     if len(refusals) < MOST_REFUSALS:
@@ -261,10 +282,16 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
     )
 
 
-def times_spoken(state: Step) -> int:
-    """Return how often people have answered, decided or said something that the step knows of."""
-    decisions = [row for row in state["run"].get("approvals") or () if row["by"] == "user"]
-    return len(decisions) + len(state["user_answers"]) + len(state["record"]["heard"])
+def times_spoken(state: Step, besides: Container[str] = ()) -> list[str]:
+    """Return when people decided, answered or said what the step knows of, besides these kinds of it.
+
+    Kinds are `words`, `answer`, and those of the pauses that were decided.
+    """
+    said = [(row["kind"], row["at"]) for row in state["run"].get("approvals") or () if row["by"] == "user"]
+    answers = (entry for entry in state["user_answers"] if is_users_word(entry))
+    said += [("words" if "heard" in entry else "answer", entry["at"]) for entry in answers]
+    said += [("words", row["at"]) for row in state["record"]["heard"] if row["key"] > state["interjection_cursor"]]
+    return [at for kind, at in said if kind not in besides]
 
 
 def _is_equal_write(entry: JournalEntry, call: Call) -> bool:
@@ -326,6 +353,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
         if context.settings.approvals == "never" and context.settings.unattended:
             return No(MADE_ALREADY, unless_made=True)
         reason = "again"
+    reason = "rejected" if reason is None and _rejection_of(call, state) else reason
     if reason is None:
         if not go.question:
             return go

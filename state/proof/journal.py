@@ -270,18 +270,6 @@ def _has_changed_since(id: str, seen: Sequence[JournalEntry]) -> bool:
     return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
-def has_spoken_since(run: Mapping[str, Any], asked: Sequence[JournalEntry], key: str) -> bool:
-    """Return whether a person who rejected this call with words has answered a question since.
-
-    Their words may have been a question. So after an answer, the same call may be asked about again; a plain no stays a
-    no.
-    """
-    rows = [row for row in run.get("approvals") or () if row["kind"] == "tool" and row["decision"] == "reject"]
-    about = [row for row in rows if call_key(row["tool"], row["arguments"]) == key]
-    by_user = [entry for entry in asked if entry["ok"] and entry["arguments"].get("by") == "user"]
-    return bool(about and about[-1]["text"]) and any(entry["at"] > about[-1]["at"] for entry in by_user)
-
-
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
     """Return what the user said to this request after its goal, in order: `{id, at, text, question?}`.
 

@@ -1,5 +1,6 @@
 """Approval of tool calls: frozen as shown, run once as approved, refused for good where a person said no."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from donewhen import Agent, Settings, StaleAnswer, wait
 from donewhen.agent.run import Run
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.runs import Outbox, drawn, scripted, sending, step
 
 HI = call("send", to="ann", text="hi")
@@ -154,6 +155,86 @@ async def test_what_was_rejected_in_one_step_is_rejected_in_all() -> None:
     told = [request.messages[-1].text for request in model.requests if "s2.1" in request.messages[-1].text]
     assert "she is on leave" in told[0]
     model.assert_exhausted()
+
+
+OTHER = call("send", to="bob", text="hi")
+ASKED_AGAIN = "This very call was rejected before. Shall it be made now?"
+
+
+@pytest.mark.parametrize("reason", ["not before I have checked", ""])
+@pytest.mark.parametrize("way", ["told", "planned", "answered", "another call"])
+async def test_a_rejected_call_asks_again_once_the_person_has_said_more(way: str, reason: str) -> None:
+    """X15, C09: words to the run once they are heard, and a plan that they approve, which lists the tool; an answer to
+    a model's question only if they rejected with words; what they say of another call never. It is never made unasked,
+    and rejected once more it is refused again."""
+
+    async def tells(messages: Any, tools: Any) -> Any:
+        await agent.tell("t", "I have checked it: write to ann after all")
+        return HI  # which nobody has heard yet
+
+    ways: dict[str, list[Any]] = {
+        "told": [tells],
+        "planned": [give_up("they said no", kind="replan")],
+        "answered": [ask_user("Why not?")],
+        "another call": [OTHER],
+    }
+    later = [HI, HI, give_up("They said no.")]
+    execute = {"s1": [HI, *ways[way], *([] if way == "planned" else later)], "s2": later}
+    triage, again = submit_plan([step("s1")]), submit_plan([step("s2", tools=["send"])])
+    model = ScriptedModel(roles={"triage": [triage], "plan": [again], "execute": execute}, strict=False)
+    then = {"on_failure": "replan", "limits": {"replans": 1}} if way == "planned" else {"on_failure": "deliver"}
+    outbox, settings = Outbox(), {"approvals": "plan", "when_busy": "next_round", "on_exhausted": "deliver", **then}
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=settings)
+    run = await agent.resume(await agent.start("do it", thread_id="t"), "approve")
+    run = await agent.resume(run, {"type": "reject", "message": reason})
+    if way != "told":
+        run = await agent.resume(run, {"planned": "approve", "answered": "Go on.", "another call": "approve"}[way])
+    if way == "another call" or (way == "answered" and not reason):
+        assert (run.status, [sent["to"] for sent in outbox.sent]) == ("failed", ["bob"] * (way == "another call"))
+        return
+    assert run.pending[0]["arguments"] == {"to": "ann", "text": "hi"}
+    assert (ASKED_AGAIN in run.pending[0]["question"]) == (way == "planned")  # else the plan does not list the tool
+    run = await agent.resume(run, "no")
+    assert (run.status, outbox.sent) == ("failed", [])
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+async def test_words_that_two_steps_hear_count_for_the_rejected_calls_of_both(speaks: bool) -> None:
+    """X15: a batch of two and a call with a credential, which receipts do not show; each asks again after the words,
+    and not before."""
+    secret = call("send", to="eve", text="password=Tr0ub4dor-3-horse")
+    both_began = asyncio.Barrier(2)
+
+    def says(*replies: Any) -> Any:
+        async def one(messages: Any, tools: Any) -> Any:
+            if await both_began.wait() == 0 and speaks:  # neither round knows of it
+                await agent.tell("t", "Write to all of them after all.")
+            await both_began.wait()
+            return call("look", at="it")
+
+        return [*replies, one, *replies, give_up("They said no.")]
+
+    def look(at: str) -> str:
+        """Look."""
+        return f"at {at}"
+
+    apart = [step(id, tools=["send", "look"], depends_on=[]) for id in ("s1", "s2")]
+    model = ScriptedModel(
+        roles={"triage": [submit_plan(apart)], "execute": {"s1": says([HI, OTHER]), "s2": says(secret)}}, strict=False
+    )
+    outbox, settings = Outbox(), {"when_busy": "next_round", "on_failure": "deliver", "confirm": "never"}
+    agent = Agent(model, [outbox.tool(), look], effects={"look": "read"}, storage="memory:", settings=settings)
+    run = await agent.start("do it", thread_id="t")
+    run = await agent.resume(
+        run, {pause["id"]: {"type": "reject", "message": "they are on leave"} for pause in run.pending}
+    )
+    asked = list[str]()
+    while run.pending:
+        asked += [pause["arguments"]["to"] for pause in run.pending]
+        run = await agent.resume(run, {pause["id"]: {"type": "approve"} for pause in run.pending})
+    assert (sorted(asked), sorted(sent["to"] for sent in outbox.sent)) == (
+        (["ann", "eve"], ["ann", "bob", "eve"]) if speaks else ([], [])
+    )
 
 
 async def test_a_response_stands_in_for_the_call() -> None:
