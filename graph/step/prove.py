@@ -333,7 +333,8 @@ def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], d
         then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
     else:
         then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
-    then += f" Leave out criterion {', '.join(change['standing'])}: shown already." if change["standing"] else ""
+    shown = [number for number in change["standing"] if not proof.verdicts[int(number)].get("stays")]
+    then += f" Leave out criterion {', '.join(shown)}: shown already." if shown else ""
     then += f" {proof.note_on_result}" if not doubts and proof.note_on_result else ""
     is_only_form = len(imprecise) == len(rejected) and not objections and not doubts
     is_only_doubt = bool(doubts) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections

@@ -123,6 +123,19 @@ async def test_what_was_read_before_a_change_is_read_again_by_the_runtime() -> N
     assert "Leave out criterion 2: shown already." in told
 
 
+async def test_a_criterion_that_stays_unverified_is_not_called_shown() -> None:
+    """V06, decision 15: it is kept, and the model is not told that it is proven."""
+    bad, seen = criterion(1, ("s1.1", "made up")), criterion(2, ("s1.1", "kept"))
+    third, absent = criterion(3, "s1.1"), criterion(3, "s1.9")
+    claims = [finish_step("ok", goal_check=check) for check in ([bad, seen, third], [bad], [bad, absent])]
+    last = finish_step("ok", goal_check=[third])
+    model = one_step([call("read", path="a"), *claims, last], done_when=["one", "two", "three"], tools=["read"])
+    flow = await play(model, Files(a="old\nkept").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert "Leave out criterion 2: shown already." in requests(model, "s1")[4].messages[-1].text
+    assert [row["verdict"] for row in flow.step("s1")["verdicts"]] == ["unverified", "cited", "cited"]
+
+
 BEFORE = {"observation": "s1.1", "quote": "old", "before": True}
 
 
