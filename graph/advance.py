@@ -186,7 +186,9 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     may_replan = has_left(values, settings, "replans")
-    asks = settings.on_failure == "ask" or (BLOCKED in codes and replans and not settings.unattended)
+    # Another plan helps neither a step that is blocked nor one whose claim could not be judged.
+    waits = BLOCKED in codes or any(values["steps"][id]["claim"] for id in move.steps)
+    asks = settings.on_failure == "ask" or (waits and replans and not settings.unattended)
     asks = asks and has_left(values, settings, "questions")
     if replans and may_replan and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")

@@ -217,8 +217,13 @@ class _Judge(Talk[AuditRow]):
 
     def end(self, problem: str) -> AuditRow:
         """Tell people that nobody audited the text, and why; return that as the findings."""
-        emit(self.runtime, "note", text=f"Nobody audited the answer: {problem}")
+        what = f"the result of step {self.subject.step}" if self.subject.step else "the answer"
+        emit(self.runtime, "note", text=f"Nobody audited {what}: {problem}")
         return unaudited(problem)
+
+    def leave(self, obstacle: str) -> AuditRow:
+        """End at a limit, and say which."""
+        return {**super().leave(obstacle), "lacks": obstacle}
 
     async def question(self) -> Question:
         """Return the request: the brief, and what was looked up since."""

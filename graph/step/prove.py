@@ -40,6 +40,7 @@ from donewhen.state.proof.evidence import (
 )
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.planned import claim_of_calls
+from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.records import JournalEntry, Pause, StepChange, StepClaim, StepRecord
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -99,6 +100,8 @@ class StepProof(Proof):
     """The `AuditRow` of the result, if it is the answer."""
     audit_record: Json | None = None
     """What the next audit needs of this one."""
+    unjudged: AuditRow | None = None
+    """The audit that was not possible, if a judge has to decide a criterion."""
     doubted: bool = False
     """True once the judge's doubts were sent back to the model, which happens once."""
     refused_by_hooks: bool = False
@@ -193,6 +196,9 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
         proof.refused_by_hooks = bool(refusal)
     doubts = [] if rejected or objections else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
+    if proof.unjudged:
+        used_up = proof.unjudged.get("lacks")
+        return _leave_for_budget(proof, "model_calls") if used_up else _fail_unjudged(proof, proof.unjudged)
     is_accepted = not (rejected or objections or doubts)
     if is_accepted and not claim.get("whole") and await _has_new_words(context):
         return _hear_first(proof)
@@ -278,7 +284,9 @@ async def _audit_result(proof: StepProof) -> list[str]:
     if is_answer:
         proof.audit = dict(audit_row)
     if for_judge:
-        return findings(audit_row) or ([why] if why else [])
+        is_judged = not (audit_row["problem"] or audit_row.get("nobody"))
+        proof.unjudged = None if is_judged else audit_row
+        return findings(audit_row)
     doubts = [] if proof.doubted else doubts_to_send_back(audit_row)
     proof.doubted = proof.doubted or bool(doubts)
     return doubts
@@ -370,10 +378,21 @@ def _ask_person(proof: StepProof, waiting: Pause) -> Step:
 
 def _leave_for_budget(proof: StepProof, used_up: str) -> Step:
     """Leave because the budget ran out during the proof, which continues from here with more budget."""
+    return _leave_with_claim(proof, {"status": "ready", "code": ""}, used_up)
+
+
+def _fail_unjudged(proof: StepProof, audit_row: AuditRow) -> Step:
+    """End the step because a judge has to decide a criterion and gives no verdict; a retry asks it again."""
+    reason = reasons(audit_row, proof.context.state["language"])
+    return _leave_with_claim(proof, {"status": "failed", "code": "model_error", "reason": reason}, "model_calls")
+
+
+def _leave_with_claim(proof: StepProof, change: StepChange, needs: str) -> Step:
+    """Leave with the claim and what is decided of it; `needs` is the amount of which the rest takes one."""
     context = proof.context
-    verdicts = {str(number): verdict for number, verdict in proof.verdicts.items()}
-    change: StepChange = {**_change(proof), "status": "ready", "code": ""}
-    change["claim"] = {**proof.claim, "decided": verdicts, "needs": used_up}
+    verdicts = {str(number): each for number, each in proof.verdicts.items() if each.get("by") != "judge"}
+    claim = cast("StepClaim", {**proof.claim, "decided": verdicts, "needs": needs})
+    change = {**_change(proof), **change, "claim": claim}
     update = leave(context.state, context.runtime, change, (), context.spent)
     return {"journal": context.new_entries, "spent": context.spent, **update}
 

@@ -11,7 +11,7 @@ from donewhen.graph.llm.reply import Decision, UnusableReply
 from donewhen.graph.round import TEXT_ALONE, Role, Work, make_round
 from donewhen.graph.step.gates import CallContext
 from donewhen.state.errors import ModelError
-from donewhen.state.language.texts import say_why
+from donewhen.state.language.texts import amount_name, say_why
 from donewhen.state.ledger import Amounts, add, first_exhausted
 
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ class Talk(Work[Result | None], Generic[Result]):
 
     def leave(self, obstacle: str) -> Result:
         """End without another call."""
-        return self.end(say_why(self.language, "no_call_for_judge"))
+        return self.end(say_why(self.language, "limit", key=amount_name(self.language, obstacle)))
 
     def fail(self, error: ModelError) -> Result:
         """End without a reply."""

@@ -275,6 +275,8 @@ class AuditRow(TypedDict):
     """Missing parts of the goal."""
     sentences: list[SentenceRow]
     settled: NotRequired[list[SettledRow]]
+    lacks: NotRequired[str]
+    """The limit that left nothing for the judge, if that is the problem."""
     nobody: NotRequired[bool]
     """True if the judge's model cannot audit, such as the demo model; the run was not audited."""
 

@@ -139,6 +139,19 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
     assert (flow.step("s1")["rounds"], flow.step("s1")["refused"]) == (1, 0)
 
 
+async def test_a_judge_that_has_to_wait_for_budget_refuses_nothing() -> None:
+    """V07, X08: each new call goes to the judge, who is then asked about the claim as it was."""
+    work = {"s1": [call("look", what="a"), finish_step("it is green", ("s1.1", "green"))]}
+    model = steps([{"content": "look"}, {"content": "rest", "tools": []}], {**work, "s2": []}, judge=[audit()])
+    settings = {"verification": "judged", "limits": {"model_calls": 4}}
+    answers = ["extend model_calls 1", "stop"]
+    flow = await play(model, Desk().tools(), settings=limited(**settings), answers=answers)
+    model.assert_exhausted()
+    assert (flow.step("s1")["status"], flow.step("s1")["refused"]) == ("done", 0)
+    assert [pause["done"] for pause in flow.pauses] == [[], ["s1"]]
+    assert flow.told("note")[0]["text"] == "Nobody audited the result of step s1: the limit of model calls was reached"
+
+
 async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
     """X08, D03, D07: of one step, whose result is the answer; where none is left, nobody audited it, and it says so."""
     for limit in (4, 5):

@@ -240,6 +240,23 @@ async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> No
     assert flow.step("s1")["verdicts"][0]["verdict"] == "unverified"
 
 
+@pytest.mark.parametrize("answers", [[], ["retry"]], ids=["nobody answers", "a person does"])
+async def test_a_judge_that_is_down_is_no_reason_to_do_the_work_again(answers: list[str]) -> None:
+    """DESIGN 5, P11: a person may have it asked once more about the same claim; nothing is planned anew."""
+    written = [call("write", path="a", text="green"), finish_step("green", ("s1.1", "wrote a"))]
+    judge = [ValueError("HTTP 503"), audit()][: 1 + len(answers)]
+    model = steps([{"content": "write a", "tools": ["write"]}], {"s1": written}, judge=judge, plan=[], deliver=[])
+    settings = {**JUDGED, "on_failure": "replan", "model_retries": 0, "approvals": "plan"}
+    settings |= {} if answers else {"on_question": "assume"}
+    flow = await play(model, Files().tools(), effects=EFFECTS, settings=settings, answers=answers)
+    model.assert_exhausted()
+    if answers:
+        assert "the judge could not be asked" in flow.pauses[0]["question"]
+        assert (flow.status, flow.run.spent["rounds"]) == ("completed", 2)
+    else:
+        assert (flow.status, flow.run.outcome["code"]) == ("failed", "model_error")
+
+
 async def test_a_judge_is_not_asked_while_something_cheaper_is_missing() -> None:
     """DESIGN 5, K6: cheapest first, and all criteria in one call."""
     short = finish_step("ok", goal_check=[criterion(1, ("s1.1", "green")), criterion(2, "s1.7")])
