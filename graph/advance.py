@@ -1,6 +1,6 @@
 """The advance node: the only place that decides what runs next. Ready steps, a question, a replan, or the end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -25,9 +25,10 @@ from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import RUN, interjection_entries, mark_heard, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, open_pauses
 from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
+from donewhen.graph.step.audit import can_judge, is_audit_due
 from donewhen.state.channels import Json, RunState, apply_update, difference, merge_records
 from donewhen.state.language.texts import amount_name, catalogue, option_texts, say, say_why
-from donewhen.state.ledger import add, first_exhausted, meter
+from donewhen.state.ledger import Amounts, DayAccount, add, first_exhausted, meter
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import answering_step, find_step
@@ -73,13 +74,16 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     values = apply_update(values, {"steps": new_attempts})
     plan, language = values["plan"], values.get("language", "en")
     spent, granted = values.get("spent") or {}, values.get("granted") or {}
-    move = next_move(values, settings, _writers(plan, deps, settings), await accounts_today())
+    days = await accounts_today()
+    move = next_move(values, settings, _writers(plan, deps, settings), days)
     if move.kind == "dispatch":  # only now: the briefs of the dispatched steps include the words
         values = apply_update(values, await _hear(values, runtime))
     values = apply_update(values, {"steps": _changed(values, move.changes)})
     for id, record in move.changes.items():
         emit_step_finished(runtime, id, record)
-    update = _MAKE[move.kind](values, move, settings, runtime)
+    is_end = move.kind == "end" and move.key == "worked"
+    update = _ask_before_end(values, settings, deps, days) if is_end else {}
+    update = update or _MAKE[move.kind](values, move, settings, runtime)
     messages = update.pop("messages", [])
     values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
@@ -288,6 +292,29 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         return {"steps": ended}
     code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
     return {"steps": ended, "ending": {"code": code, "reason": reason}}
+
+
+def _ask_before_end(values: Json, settings: Settings, deps: Deps, days: Sequence[DayAccount]) -> Json:
+    """Ask for more budget if all steps are done, and nothing is left to prove their answer; {} otherwise."""
+    plan, records = values["plan"], values["steps"]
+    may_ask = settings.at_limit == "ask" and not settings.is_late()
+    if not may_ask or any(records[step["id"]]["status"] != "done" for step in plan["steps"]):
+        return {}
+    if id := answering_step(plan):  # its proof is made, and perhaps its audit
+        kept, needs = Amounts(), ("model_calls",) if (records[id]["audit"] or {}).get("lacks") else ()
+    else:
+        goal = plan.get("done_when") or ()
+        checks = sum(bool(criterion.get("check")) for criterion in goal)
+        is_audited = is_audit_due(settings, values) and can_judge(deps, settings)
+        kept = {"model_calls": int(is_audited), "tool_calls": max(checks - 1, 0)}
+        needs = (*(("model_calls",) if is_audited or goal else ()), *(("tool_calls",) if checks else ()))
+    run = run_account(values, settings, needs=needs, at_end=kept)
+    accounts = [run, *(run.of_day(day) for day in days)]
+    account = next((each for each in accounts if each.keys), None) if needs else None
+    if account is None:
+        return {}
+    id = f"budget.end.{account.keys[0]}.{account.total(account.keys[0]):g}"
+    return ask_person(values, budget_pause(account, account.keys[0], id))
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

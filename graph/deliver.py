@@ -43,7 +43,7 @@ from donewhen.graph.tools.effects import Place, unobserved_writes, writes_of_req
 from donewhen.graph.tools.hooks import REFUSES
 from donewhen.prompts import instructions
 from donewhen.state.channels import GOAL, Json, RunState, merge_records
-from donewhen.state.language.texts import catalogue, other_language, say, say_why
+from donewhen.state.language.texts import amount_name, catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
 from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
@@ -544,6 +544,8 @@ async def _write_text(delivery: Delivery) -> str:
         if not delivery.read_data({}, result):
             delivery.verdicts = verdicts_on_goal(plan, find_step(plan, id), record["verdicts"])
             delivery.audit, delivery.streamed, delivery.streamed_id = record["audit"], result, record["said"]
+            if (record["audit"] or {}).get("lacks") and not delivery.lacks():  # more was granted since
+                await _audit(delivery, result)
             return delivery.tell(
                 "\n".join([result, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             )
@@ -663,7 +665,11 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     recalled = recalled_spans((delivery.values.get("steps") or {}).values())
     scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
     proof = Proof(context, goal, claims, scope)
-    await check_criteria(proof)
+    if used_up := await check_criteria(proof):
+        note = say_why(delivery.language, "limit", key=amount_name(delivery.language, used_up))
+        for number in claims.keys() - proof.verdicts.keys():
+            row = {"criterion": number, "text": goal[number - 1]["text"], "claimed": claims[number]["met"]}
+            proof.verdicts[number] = {**row, "verdict": "unverified", "evidence": [], "note": note, "stays": True}
     delivery.verdicts, rejected = proof.rows, proof.rejected()
     emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not rejected)
     return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]

@@ -133,6 +133,7 @@ class Pause(TypedDict, total=False):
     exhausted: str | list[str]
     """budget: the ledger key or keys that are used up."""
     of_planning: bool
+    at_end: bool
     """budget: True if the rounds of planning are used up, which `plan_rounds` limits."""
     of_day: str
     """budget: `owner:` or `queue:` and the date, if the budget of a day is used up, which other runs share."""

@@ -43,6 +43,8 @@ class BudgetPause(OpenPause):
     exhausted: str | list[str] = []
     of_planning: bool = False
     """True if the rounds of planning are used up, which `plan_rounds` limits."""
+    at_end: bool = False
+    """True if all steps are done, and the answer could not be proven."""
     of_day: str = ""
     """`owner:` or `queue:` and the date, if the budget of a day is used up, which other runs share."""
     suggested: SkipValidation[Amounts] = {}  # a whole number stays one
@@ -144,4 +146,6 @@ class BudgetPause(OpenPause):
             records = {**values, "steps": merge_records(values.get("steps") or {}, [steps])}
             planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None)
             return {"planning": planning, "steps": steps, **grant_replan(self.with_replan)}
+        if answer.kind == "deliver" and self.at_end:
+            return {"ending": {"code": "worked", "reason": ""}}
         return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": reached}}

@@ -47,6 +47,8 @@ class Account:
     """The amounts of which the next action takes at least one."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The state of the run."""
+    at_end: Amounts | None = None
+    """If all steps are done, what is kept of each amount while one more is taken to prove the answer; else None."""
     day: DayAccount | None = None
     """The account of the day whose limits these are; None for the limits of a run or step."""
 
@@ -59,7 +61,14 @@ class Account:
     @property
     def reserve(self) -> Amounts:
         """The reserve for the delivery; none before there is a plan or a finished step."""
+        if self.at_end is not None:
+            return self.at_end
         return {} if self.step or (self.unplanned and not self.done) else RESERVE
+
+    @property
+    def may_replan(self) -> bool:
+        """True if steps are left that can be planned anew, and not for want of a request today."""
+        return not (self.unplanned or self.day or self.at_end is not None)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -98,17 +107,12 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
     """Return the pause that asks how to continue. `key` is the limit that was reached, `id` the pause's id."""
     keys = account.keys or (key,)
     suggested = {each: _suggest(account, each) for each in (*keys, *_short_soon(account, keys))}
-    free = {} if account.step or account.unplanned or account.day else suggested
+    free = suggested if account.may_replan and not account.step else {}
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
     return BudgetPause.ask(
         id,
         _write_question(account, keys, granted_with_replan),
-        # Without a plan there is nothing to replan, and without a request today nobody who could.
-        options=[
-            each
-            for each in option_texts("en", "budget")
-            if option_key(each) != "replan" or not (account.unplanned or account.day)
-        ],
+        options=[each for each in option_texts("en", "budget") if option_key(each) != "replan" or account.may_replan],
         step=account.step,
         exhausted=keys[0] if len(keys) == 1 else list(keys),
         suggested=suggested,
@@ -118,6 +122,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         meter=meter(account.spent, account.limits, account.granted),
         language=account.language,
         **({"of_planning": True} if account.planning else {}),
+        **({"at_end": True} if account.at_end is not None else {}),
         **({"of_day": f"{account.day.scope}:{account.day.day}"} if account.day else {}),
     )
 
@@ -160,6 +165,8 @@ def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts)
     parts.append("\n".join(unknown_lines(effects, account.language)))
     if account.unplanned:
         parts.append(speak("unplanned"))
+    if account.at_end is not None:
+        parts.append(speak("at_end"))
     if with_replan:
         added = ", ".join(format_amount(key, amount, account.language) for key, amount in with_replan.items())
         option = translate_option("replan", "budget", account.language)

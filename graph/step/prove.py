@@ -180,9 +180,9 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
         doubted=record["doubted"],
     )
     await refresh_stale_reads(proof)
-    if used_up := await check_criteria(proof):
+    if await check_criteria(proof):
         emit_charge(runtime, state["step"]["id"], context.spent)
-        return _leave_for_budget(proof, used_up)
+        return _leave_for_budget(proof, "tool_calls")
     reason = str(claim["arguments"].get("unchanged") or record["unchanged"]).strip()
     rejected = proof.rejected()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
@@ -492,7 +492,8 @@ async def refresh_stale_reads(proof: StepProof) -> None:
 
 
 async def check_criteria(proof: Proof) -> str | None:
-    """Decide every open criterion by its check or evidence; stop and return the amount that is used up, if one is."""
+    """Decide every open criterion by its check or evidence; return the amount that is used up if one stays open."""
+    used_up = None
     for number, criterion in enumerate(proof.criteria, 1):
         if number in proof.verdicts:
             continue
@@ -500,12 +501,12 @@ async def check_criteria(proof: Proof) -> str | None:
         open_verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"]}
         open_verdict |= {"evidence": [], "note": ""}
         if criterion.get("check"):
-            if first_exhausted(proof.context.amounts_left(), ("tool_calls",)):
-                return "tool_calls"
+            if used_up := first_exhausted(proof.context.amounts_left(), ("tool_calls",)):
+                continue
             proof.verdicts[number] = await _check(proof, criterion["check"], open_verdict)
         else:
             proof.verdicts[number] = await run_aside(proof.scope.size, partial(_ground, proof, claim, open_verdict))
-    return None
+    return used_up
 
 
 def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:

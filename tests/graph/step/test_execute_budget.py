@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from donewhen.state.language.texts import amount_name
 from donewhen.testing import ScriptedModel, answer, audit, call, criterion, finish_step, reply, submit_plan
 from tests.kit.desk import Desk
 from tests.kit.flows import one_step, play, requests, steps
@@ -150,6 +151,42 @@ async def test_a_judge_that_has_to_wait_for_budget_refuses_nothing() -> None:
     assert (flow.step("s1")["status"], flow.step("s1")["refused"]) == ("done", 0)
     assert [pause["done"] for pause in flow.pauses] == [[], ["s1"]]
     assert flow.told("note")[0]["text"] == "Nobody audited the result of step s1: the limit of model calls was reached"
+
+
+GREEN = [call("look", what="a"), finish_step("it is green", ("s1.1", "green"))]
+DEAR = [GREEN[0], reply("", [GREEN[1]], usage={"output_tokens": 9_000})]
+CHECKED_GOAL: Any = [{"text": "it holds", "check": {"tool": "holds", "arguments": {"what": "one"}}}]
+SAID = [finish_step("ok", "s2.result")]
+AT_THE_END: dict[str, Any] = {
+    "audit": ([{"content": "look"}], {"s1": DEAR}, {"output_tokens": 2_000}, {}),
+    "audit of a written answer": (["look", "rest"], {"s1": GREEN, "s2": SAID}, {"model_calls": 5}, {}),
+    "check of the goal": (
+        ["look", "rest"],
+        {"s1": GREEN, "s2": SAID},
+        {"tool_calls": 1},
+        {"done_when": CHECKED_GOAL, "verification": "grounded"},
+    ),
+}
+"""The steps, their replies, the limit that leaves nothing to prove the answer, and other settings."""
+
+
+@pytest.mark.parametrize("lacks", AT_THE_END)
+@pytest.mark.parametrize("answers", [["extend"], ["deliver"], []], ids=["extended", "delivered", "unattended"])
+async def test_finished_work_is_not_left_unproven_without_a_question(lacks: str, answers: list[str]) -> None:
+    """X08, D03, D07: at the limit a person is asked before the proof; what is delivered without it says why."""
+    planned, work, limits, more = AT_THE_END[lacks]
+    model = steps(planned, work, judge=[audit()], deliver=[call("deliver", text="it is green")])
+    settings = limited(limits=limits, on_exhausted="ask" if answers else "deliver", **more)
+    flow = await play(model, Desk().tools(), settings=settings, answers=answers)
+    assert len(flow.pauses) == len(answers)
+    if answers:
+        assert "All steps are done; only the answer is not checked yet." in flow.pauses[0]["question"]
+        assert [option.split()[0] for option in flow.pauses[0]["options"]] == ["extend", "deliver", "stop"]
+    if answers == ["extend"]:
+        assert (flow.status, flow.run.answer) == ("completed", "it is green")
+    else:
+        assert (flow.status, flow.run.answer.splitlines()[0]) == ("partial", "it is green")
+        assert f"the limit of {amount_name('en', next(iter(limits)))} was reached" in flow.run.answer
 
 
 async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
