@@ -148,6 +148,12 @@ def read_left_behind(snapshot: StateSnapshot) -> Json:
     return reduce(apply_update, [*ended, read_inside(snapshot)], Json())
 
 
+def interrupted_tasks(snapshot: StateSnapshot) -> set[str]:
+    """Return the ids of the tasks that were cut off, inside planning and steps too."""
+    inside = [task.state.tasks for task in snapshot.tasks if isinstance(task.state, StateSnapshot)]
+    return {task.id for tasks in (snapshot.tasks, *inside) for task in tasks if task.result is None}
+
+
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     """Return the open questions; all share the interrupt of the current question."""
     if not snapshot.interrupts:

@@ -54,7 +54,7 @@ from donewhen.agent.gate import (
 )
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
-from donewhen.agent.run import Run, read_left_behind, read_run, require_thread, unknown_thread
+from donewhen.agent.run import Run, interrupted_tasks, read_left_behind, read_run, require_thread, unknown_thread
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
@@ -101,12 +101,13 @@ from donewhen.graph.pauses.plan import criteria_problem
 from donewhen.graph.people.interjections import hearing, read_interjections
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
+from donewhen.graph.step.round import spent_by
 from donewhen.graph.sync import finish
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
 from donewhen.state.language.texts import say_why
-from donewhen.state.ledger import Budgets
+from donewhen.state.ledger import Budgets, add
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.values import storable
@@ -569,8 +570,12 @@ class Runner:
         """
         config = make_config(thread.thread_id)
         snapshot = await thread.graph.aget_state(config, subgraphs=True)
-        if update := read_left_behind(snapshot):
-            await thread.graph.aupdate_state(config, update, as_node=snapshot.tasks[0].name)
+        update = read_left_behind(snapshot)
+        if spent := await spent_by(thread.store, thread.thread_id, interrupted_tasks(snapshot)):
+            update["spent"] = add(update.get("spent"), spent)
+        if update:
+            node = snapshot.tasks[0].name
+            await thread.graph.aupdate_state(config, update, as_node="advance" if node == "deliver" else node)
 
     def before_input(
         self, graph_input: Any, run: Run, settings: Settings | None = None

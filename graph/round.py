@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import DayLimitReached
 from donewhen.graph.events import emit, emit_charge
-from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.ask import ModelReply, Question, ask
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
@@ -107,6 +107,10 @@ class Work(ABC, Generic[Change]):
         """Return what the work may still spend."""
         return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
 
+    async def ask(self, question: Question) -> ModelReply:
+        """Ask the model."""
+        return await ask(self.deps, self.settings, question)
+
     def charge(self, spent: Amounts, rounds: int) -> None:
         """Count rounds and what they cost; the run limits the rounds of its steps as well."""
         spent = add(spent, {"rounds": rounds}) if rounds and self.place else spent
@@ -165,7 +169,7 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
         return work.leave(obstacle)  # type: ignore[no-any-return]
     while True:
         question = await role.ask(work)
-        reply = await ask(work.deps, work.settings, question)
+        reply = await work.ask(question)
         if isinstance(reply.error, DayLimitReached):
             work.charge(reply.spent, rounds=0)
             work.day = reply.error.account

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Self, TypeVar
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -111,6 +112,9 @@ class CallContext:
     """The number of observations before those made here; in `Calls`, including them."""
     new_entries: list[JournalEntry] = field(default_factory=list)
     """The observations made here."""
+    replies: dict[str, AIMessage] | None = None
+    """The replies to the requests made here, by digest of the request, with those of an attempt that was cut off; None
+    before the first."""
     calls: Sequence[Call] = ()
     """The calls that are still to be made, in order."""
     may_ask: bool = False

@@ -1,15 +1,16 @@
 """The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Self
+from functools import partial, reduce
+from typing import Any, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from donewhen.graph.binding import let_wait
 from donewhen.graph.context import Deps
@@ -33,6 +34,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.channels import REPLIES, Json, Step, apply_update, difference
 from donewhen.state.language.texts import known_language, primary_language, say_why
+from donewhen.state.ledger import Amounts, add
 from donewhen.state.plan.steps import FOR_ROUNDS, MALFORMED, SILENT_ROUNDS
 from donewhen.state.proof.journal import find_earlier_answer
 from donewhen.state.reading.decisions import CLAIMS, EXECUTE, PROGRAM
@@ -250,35 +252,53 @@ STEP: Role[StepRound, Step] = Role(
 
 async def _load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:
     """Return the saved update of this round's reply; None unless a crash interrupted the round after its reply."""
-    if state["own_rounds"] or runtime.store is None:
+    if state["own_rounds"]:
         return None
-    namespace, key, round = _place_of_reply(state, runtime)
-    state["own_rounds"].add(round)
-    item = await runtime.store.aget(namespace, key)
-    if item is None or item.value["round"] != round:
-        return None
-    update: Step = _SERDE.loads_typed((item.value["type"], base64.b64decode(item.value["update"])))
+    state["own_rounds"].add(_task_of(runtime))
+    update: Step | None = await load_saved(runtime, f"{scope_of(state)}:{state['step']['id']}")
     return update
 
 
 async def _save_reply(state: Step, runtime: Runtime[Settings], update: Step) -> bool:
     """Save the update of a reply, replacing that of the previous round; return False if there is no store."""
+    key = f"{scope_of(state)}:{state['step']['id']}"
+    if is_saved := await save(runtime, key, update, update.get("spent") or {}):
+        let_wait(runtime, checkpoint=False)
+    return is_saved
+
+
+async def load_saved(runtime: Runtime[Settings], key: str) -> Any:
+    """Return what this very task saved under a key before it was cut off; None if that is nothing."""
+    task = _task_of(runtime)
+    item = await runtime.store.aget(_saved_on(thread_of(runtime)), key) if runtime.store and task else None
+    if item is None or item.value["round"] != task:
+        return None
+    return _SERDE.loads_typed((item.value["type"], base64.b64decode(item.value["update"])))
+
+
+async def save(runtime: Runtime[Settings], key: str, content: Any, spent: Amounts) -> bool:
+    """Save what a task has so far, in place of what the last one saved under the key; return False without a store.
+
+    The scope, a part of the key, distinguishes several runs on one thread in an outer graph.
+    """
     if runtime.store is None:
         return False
-    type, data = _SERDE.dumps_typed(update)
-    namespace, key, round = _place_of_reply(state, runtime)
-    value = {"round": round, "type": type, "update": base64.b64encode(data).decode()}
-    await runtime.store.aput(namespace, key, value, index=False)
-    let_wait(runtime, checkpoint=False)
+    type, data = _SERDE.dumps_typed(content)
+    value = {"round": _task_of(runtime), "spent": spent, "type": type, "update": base64.b64encode(data).decode()}
+    await runtime.store.aput(_saved_on(thread_of(runtime)), key, value, index=False)
     return True
 
 
-def _place_of_reply(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str, str]:
-    """Return namespace and key of the step's saved reply, and the id of this round.
+async def spent_by(store: BaseStore, thread: str, tasks: Collection[str]) -> Amounts:
+    """Return what these tasks, which were cut off, had spent when they saved something last."""
+    items = await store.asearch(_saved_on(thread), limit=10_000) if tasks else ()
+    return reduce(add, (each.value.get("spent") for each in items if each.value["round"] in tasks), Amounts())
 
-    The scope, a part of the key, distinguishes several runs on one thread in an outer graph. The id is that of
-    LangGraph's task: the same when the round is repeated after a crash, and another one in every other round.
-    """
-    info = runtime.execution_info
-    namespace, key = (*REPLIES, store_label(thread_of(runtime))), f"{scope_of(state)}:{state['step']['id']}"
-    return namespace, key, str(info.task_id if info else "")
+
+def _saved_on(thread: str) -> tuple[str, ...]:
+    return (*REPLIES, store_label(thread))
+
+
+def _task_of(runtime: Runtime[Settings]) -> str:
+    """Return the id of LangGraph's task: the same when a node is repeated after a crash, and another one otherwise."""
+    return str(runtime.execution_info.task_id if runtime.execution_info else "")

@@ -1,15 +1,23 @@
 """Talk with a model inside one node: with a judge, or with the model that writes the answer."""
 
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from donewhen.graph.llm.ask import ModelReply, Question
 from donewhen.graph.llm.reply import Decision, UnusableReply
+from donewhen.graph.llm.speech import SpeechStream
 from donewhen.graph.round import TEXT_ALONE, Role, Work, make_round
 from donewhen.graph.step.gates import CallContext
+from donewhen.graph.step.round import load_saved, save
+from donewhen.graph.sync import run_in_thread
+from donewhen.state.channels import PLANNING
 from donewhen.state.errors import ModelError
 from donewhen.state.language.texts import amount_name, say_why
 from donewhen.state.ledger import Amounts, add, first_exhausted
@@ -51,6 +59,31 @@ class Talk(Work[Result | None], Generic[Result]):
         """Return what may still be spent."""
         return self.context.amounts_left()
 
+    async def ask(self, question: Question) -> ModelReply:
+        """Ask the model; a request that was answered before the node was cut off is not made again.
+
+        What was spent until then counts; what was looked up is looked up again. Planning, whose own replies are not
+        saved, asks again.
+        """
+        context = self.context
+        if context.caller.id == PLANNING:
+            return await super().ask(question)
+        key = f"{context.caller.texts.scope}:{context.caller.id}:talk"
+        if context.replies is None:
+            replies, spent = await load_saved(self.runtime, key) or ({}, {})
+            context.replies, context.spent = replies, add(spent, context.spent)
+        asked = await run_in_thread(partial(_digest_of, question))  # it may have images
+        if earlier := context.replies.get(asked):
+            return ModelReply(earlier, {}, speech=SpeechStream(question.voice))
+        if context.replies:  # what was looked up since
+            await save(self.runtime, key, (context.replies, context.spent), context.spent)
+        reply = await super().ask(question)
+        if reply.message:
+            context.replies[asked] = reply.message
+            spent = add(context.spent, reply.spent)
+            await save(self.runtime, key, (context.replies, spent), spent)
+        return reply
+
     def charge(self, spent: Amounts, rounds: int) -> None:
         """Count what a round cost; the round itself does not count, because only steps and planning limit theirs."""
         self.context.spent = add(self.context.spent, spent)
@@ -75,3 +108,10 @@ class Talk(Work[Result | None], Generic[Result]):
 async def refuse_text(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
     """Refuse a text where a call is asked for."""
     return UnusableReply([TEXT_ALONE], printed=talk.prints)
+
+
+def _digest_of(question: Question) -> str:
+    """Return a digest of what a model is asked."""
+    said = [[each.type, each.content, getattr(each, "tool_calls", None)] for each in question.messages]
+    asked = [question.role, said, [tool["function"]["name"] for tool in question.tools]]
+    return sha256(json.dumps(asked, default=str).encode()).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 
 from donewhen import Agent, Settings
 from donewhen.agent.storage import open_storage
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, finish_step, submit_plan
 from tests.kit.runs import config, last_seen, say_done, step
 from tests.kit.storage.cases import DATABASES, OWN_SAVERS, fresh_url, key_of
 
@@ -57,6 +57,57 @@ async def test_a_reply_that_was_cut_off_is_not_asked_for_again(kind: str, tmp_pa
     assert len(asked) == 4
     assert run.receipt is not None
     assert run.receipt["spent"]["rounds"] == 4
+
+
+@pytest.mark.parametrize("then", ["resume", "cancel", "steer"])
+@pytest.mark.parametrize("at", ["goal_check", "deliver"])
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_what_a_judge_replied_before_it_was_cut_off_counts_and_is_not_asked_again(
+    kind: str, at: str, then: str, tmp_path: Path
+) -> None:
+    """X: in a step's proof and at the delivery, whatever comes next; only the request in flight counts nowhere."""
+    reached, open_gate, looked, cut = asyncio.Event(), asyncio.Event(), list[str](), list[Any]()
+
+    def look(what: str) -> str:
+        """Look something up."""
+        looked.append(what)
+        return f"all about {what}: 1250"
+
+    async def judge(messages: list[Any], tools: list[Any]) -> Any:
+        if messages[-1].type != "tool":
+            return call("look", what="lamps")
+        if not open_gate.is_set():
+            cut.append(messages)
+            reached.set()
+            await asyncio.Event().wait()
+        return audit()
+
+    count = 1 if at == "goal_check" else 2
+    steps = [{"content": f"Count {n}", "done_when": ["counted"], "tools": ["look"]} for n in range(count)]
+    work = {
+        f"s{n}": [call("look", what="lamps"), finish_step("1250", (f"s{n}.1", "1250")), finish_step("again")]
+        for n in range(1, count + 1)
+    }
+    roles = {"triage": [submit_plan(steps), answer("Hello."), answer("Hi.")], "execute": work, "judge": [judge] * 9}
+    model = ScriptedModel(roles={**roles, "deliver": ["1250", "1250"], "plan": [answer("Well.")]}, strict=False)
+    agent = Agent(model, [look], effects={"look": "read"}, storage=fresh_url(kind, tmp_path), settings=ALONE)
+    task = asyncio.create_task(agent.start("How many lamps?", thread_id="t"))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    open_gate.set()
+    if then == "steer":
+        run = await agent.resume("t", steer="Say hello instead.")
+    else:
+        run = await (agent.cancel("t") if then == "cancel" else agent.resume("t"))
+    spent = (run.receipt or {})["spent"]
+    assert spent["model_calls"] == len(model.requests) - len(cut)
+    assert spent["tool_calls"] == len(looked)
+    if then == "resume":
+        assert run.status == "completed"
+        assert sum(request.role == "judge" for request in model.requests) == 3
+        assert sum(request.role == "deliver" for request in model.requests) == count - 1
 
 
 @pytest.mark.parametrize("kind", ["memory", *DATABASES])
