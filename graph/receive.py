@@ -26,6 +26,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
 from donewhen.graph.people.pauses import PUT_AWAY, ask_person, close_pause, typed_reply
 from donewhen.graph.people.tasks import close_tasks
+from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import call_in_time, load_jsonschema
 from donewhen.graph.tools.effects import Place
 from donewhen.graph.tools.program import programs_problem
@@ -79,6 +80,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if settings.output_schema is not None:
         await load_jsonschema()
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
+    texts = Texts.of(runtime.store, thread_of(runtime), state)
+    update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)

@@ -1,6 +1,6 @@
 """The texts of observations: in full in the store, shortened in the journal, and read further by `recall`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from langgraph.store.base import BaseStore
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.channels import Planning, Step
-from donewhen.state.proof.journal import INLINE_CHARS, shorten_entry
+from donewhen.state.proof.journal import BEFORE_CHARS, BEFORE_ROOM, INLINE_CHARS, shorten_entry
 from donewhen.state.records import Call, JournalEntry
 from donewhen.state.values import store_label
 
@@ -39,7 +39,11 @@ class Texts:
 
     async def put(self, id: str, text: str) -> None:
         """Store the full text of an observation if it is too long for the journal."""
-        if self.store is not None and len(text) > INLINE_CHARS:
+        if len(text) > INLINE_CHARS:
+            await self._store(id, text)
+
+    async def _store(self, id: str, text: str) -> None:
+        if self.store is not None:
             await self.store.aput(self._namespace, f"{self.scope}:{self._key(id)}", {"text": text}, index=False)
 
     async def get(self, id: str) -> str | None:
@@ -58,6 +62,19 @@ class Texts:
             return entry
         await self.put(entry["id"], entry["text"])
         return shorten_entry(entry, INLINE_CHARS)
+
+    async def shorten_earlier(self, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+        """Return observations of earlier requests, the oldest in short form; their full texts are stored, each once."""
+        fitted, room = list[JournalEntry](), BEFORE_ROOM
+        for entry in reversed(entries):
+            short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
+            stored, is_whole = entry["stored"], len(entry["text"]) == entry["length"]
+            if len(short["text"]) < len(entry["text"]) and is_whole and self.store is not None:
+                await self._store(entry["id"], entry["text"])
+                stored = True
+            fitted.insert(0, {**short, "stored": stored})
+            room = max(0, room - len(short["text"]))
+        return fitted
 
     async def load(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with its full text."""

@@ -212,20 +212,15 @@ def citable_entries(journal: Sequence[JournalEntry], steps: Iterable[str]) -> li
 
 
 def entries_for_next_request(values: Mapping[str, Any]) -> list[JournalEntry]:
-    """Return the latest observations of this and earlier requests, in short form, for the next request.
+    """Return the latest observations of this and earlier requests, for the next request.
 
     What the user said to the working run is among them, because the conversation does not have it. Their ids name the
-    request, as in `1:s2.3`; the store has the full text of long ones under these ids.
+    request, as in `1:s2.3`.
     """
-    turn, room = values.get("turn", 1), BEFORE_ROOM
+    turn = values.get("turn", 1)
     observed = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
-    fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in observed[-MOST_BEFORE:]]
-    entries: list[JournalEntry] = []
-    for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
-        short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
-        entries.insert(0, {**short, "stored": entry["stored"]})
-        room = max(0, room - len(short["text"]))
-    return entries
+    fresh: list[JournalEntry] = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in observed[-MOST_BEFORE:]]
+    return [*(values.get("before") or ()), *fresh][-MOST_BEFORE:]
 
 
 def find_earlier_answer(

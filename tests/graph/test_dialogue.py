@@ -198,3 +198,32 @@ async def test_the_steps_results_of_a_stopped_plan_are_known() -> None:
     assert "(a step) She is u_4516." in said
     assert "Which text?" in said
     assert said.count("(a step)") == 1
+
+
+async def test_observations_of_earlier_requests_are_recalled_whole_however_many_they_are() -> None:
+    """Q16: also those that no longer fit into the state of the thread; each is stored once, and what fits is not."""
+
+    def page(n: int) -> str:
+        """Read a page."""
+        return f"begin {n} {'x' * 7000} MIDDLE{n} {'y' * 7000} end"
+
+    shown, stored = list[str](), list[int]()
+
+    def say(messages: list[AnyMessage], tools: list[Any]) -> Any:
+        shown.append(str(messages[-1].text))
+        return answer("ok")
+
+    plan = submit_plan([{"content": "Read", "done_when": ["read"], "tools": ["page"]}])
+    work = [[call("page", n=n) for n in range(20)], finish_step("read", ("s1.1", "begin 0"))]
+    later = [answer("Hello."), recall("1:s1.1"), say, recall("1:s1.20"), say]
+    model = ScriptedModel(roles={"triage": [plan, *later], "execute": work})
+    settings = {"confirm": "never", "verification": "grounded", "observation_chars": 200_000}
+    async with Agent(model, [page], effects={"page": "read"}, storage="memory:", settings=settings) as agent:
+        for goal in ("Read all pages", "Hello", "What is in the middle of page 0?", "And of page 19?"):
+            await agent.start(goal, thread_id="t")
+            async with agent.storage.reader() as (_, store):
+                stored.append(len(await store.asearch(("donewhen", "observations", "t"), limit=100)))
+    assert ["MIDDLE0" in shown[0], "MIDDLE19" in shown[1]] == [True, True]
+    assert stored[0] == 0
+    assert 0 < stored[1] < 10
+    assert stored[1:] == [stored[1]] * 3
