@@ -53,9 +53,12 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
 async def read_observation(
     conversation: Conversation, id: str, snapshot: StateSnapshot, store: BaseStore
 ) -> JournalEntry:
-    """Return an observation with its full text. Raises UnknownThread if the thread has none of this id."""
+    """Return an observation with its full text; one of an earlier request by an id such as `1:s2.3`.
+
+    Raises UnknownThread if the thread has none of this id.
+    """
     thread_id = conversation.run.thread_id
-    for entry in conversation.observations:
+    for entry in (*conversation.observations, *(snapshot.values.get("before") or ())):
         if entry["id"] == id:
             text = await Texts.of(store, thread_id, snapshot.values).get(id) if entry["stored"] else None
             return entry if text is None else {**entry, "text": text}

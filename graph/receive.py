@@ -96,7 +96,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update["attachments"] = await attach(messages, runtime)
     update["background"] = await _read_background(goal, runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
-    emit(runtime, "goal", text=goal[:2000])
+    emit(runtime, "goal", text=goal[:2000], message=update["request"])
     if not_taken := config["configurable"].get(NOT_TAKEN):
         names = ", ".join(sorted(not_taken))
         emit(runtime, "note", text=f"Not taken over from the client: {names}. Whoever runs this server decides.")

@@ -37,6 +37,8 @@ class Goal(Placed):
 
     type: Literal["goal"]
     text: str
+    message: str
+    """The id of the message that began the request."""
 
 
 class Note(Placed):

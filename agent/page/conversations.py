@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
-from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -37,6 +36,10 @@ CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
 CHECK_SECONDS = 3.0
 """Seconds between two checks of whether another process continued an open thread."""
+READING_SECONDS = 5.0
+"""Seconds after which a page opens without what earlier requests did: their events are many, or their storage slow."""
+WORK = ("plan", "revision", "step_started", "step_finished", "verdicts", "tool_started", "observation")
+"""The events of an earlier request that tell what was done."""
 MOST_SEARCHED = 5000
 """The most threads, latest first, that a search examines."""
 TITLE_CHARS = 200
@@ -167,12 +170,11 @@ class Conversations:
         metadata = {**self._metadata, "model": model} if model else self._metadata
         if thread_id:
             await self._check_place(thread_id)
-        picture = await self._picture(thread_id) if thread_id else None
+        picture = await self._picture(thread_id, ended=True) if thread_id else None
         if picture and instead_of:
             picture["messages"] = [*takewhile(lambda message: message["id"] != instead_of, picture["messages"])]
-        message = HumanMessage(goal, id=str(uuid4()))
         stream = self._agent.stream(
-            [message],
+            goal,
             thread_id=thread_id,
             metadata=metadata,
             settings=chosen,
@@ -180,7 +182,7 @@ class Conversations:
             instead_of=instead_of,
         )
         conversation = Conversation([_without_run(picture)] if picture else [])
-        await self._begin(stream, conversation, request=message.id)
+        await self._begin(stream, conversation)
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
@@ -364,13 +366,10 @@ class Conversations:
             self._open[thread_id] = reloaded
             conversation.changed.set()
 
-    async def _begin(
-        self, stream: RunStream, conversation: Conversation, words: Json | None = None, request: str | None = None
-    ) -> None:
+    async def _begin(self, stream: RunStream, conversation: Conversation, words: Json | None = None) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
-        `words` is an event with the person's words; it comes first. `request` is the id of the message that began a
-        new request.
+        `words` is an event with the person's words; it comes first.
         """
         if self._is_at_work(stream.thread_id):
             raise ThreadBusy("this conversation is at work already, perhaps from another tab: this was not taken")
@@ -380,7 +379,7 @@ class Conversations:
         self._open[stream.thread_id] = conversation
         if words:
             conversation.add(words)
-        conversation.add({**event_view(first), "request": request} if request else event_view(first))
+        conversation.add(event_view(first))
         if before is not None and before is not conversation:
             before.changed.set()
         self._spawn(self._relay(stream, conversation), stream.thread_id)
@@ -402,19 +401,45 @@ class Conversations:
         finally:
             conversation.stream = None
 
-    async def _picture(self, thread_id: str) -> Json:
-        """Return the current state of a thread as one event: the conversation, the run, and its observations."""
-        conversation = await self._agent.conversation(thread_id)
+    async def _picture(self, thread_id: str, *, ended: bool = False) -> Json:
+        """Return the current state of a thread as one event: the conversation, the run, and its observations.
+
+        Messages that began earlier requests have what was done then; with `ended`, that of the last one, too.
+        """
+        conversation, info = await self._agent.conversation(thread_id), await self._agent.info(thread_id)
         run, observations = conversation.run, conversation.observations
+        until = conversation.request + (ended and info.status not in ("running", "queued"))
+        done = await self._done_before(thread_id, until) if until > 1 else {}
         return {
             "type": "picture",
             "thread_id": thread_id,
             "place": await self._other_place(thread_id),
-            "messages": [_message(message) for message in conversation.messages if _is_conversational(message)],
+            "messages": [
+                {**_message(message), "done": done.get(str(message.id), [])}
+                for message in conversation.messages
+                if _is_conversational(message)
+            ],
             "run": {**run.to_dict(), "pending": [pause_view(pause) for pause in run.pending]},
             "journal": [observation_view(entry) for entry in observations if entry["tool"]],
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
+
+    async def _done_before(self, thread_id: str, request: int) -> dict[str, list[Json]]:
+        """Return the events of work and costs of the requests before this one, by the message that began each."""
+        done: dict[str, list[Json]] = {}
+        events: list[Json] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READING_SECONDS):
+                async for event, _ in self._agent.watch(thread_id, after=0):
+                    if event["turn"] >= request or event["type"] in ("waiting", "outcome"):
+                        break
+                    if event["type"] == "goal":
+                        events = done.setdefault(event.get("message") or "", [])
+                    elif event["type"] == "spent":
+                        events[:] = [each for each in events if each["type"] != "spent"] + [event]
+                    elif event["type"] in WORK:
+                        events.append(event_view(event))
+        return done
 
 
 def _without_run(picture: Json) -> Json:

@@ -7,9 +7,11 @@ import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes }
 
 export class View {
   // `acts`: what asks or tells the rest of the page; see page.js.
-  constructor(log, acts) {
+  // `meter`: where costs are shown.
+  constructor(log, acts, meter = $("meter")) {
     this.log = log;
     this.acts = acts;
+    this.meterNode = meter;
     log.replaceChildren();
     this.observe = this.observe.bind(this);
     this.parts = {}; // what there is one of, by name
@@ -30,12 +32,8 @@ export class View {
     this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
     switch (event.type) {
       case "picture": this.picture(event); break;
-      case "started":
-        this.working = true;
-        this.requestId = event.request ?? this.requestId;
-        this.answered();
-        break;
-      case "goal": this.goal(event.text); break;
+      case "started": this.working = true; this.answered(); break;
+      case "goal": this.goal(event.text, event.message); break;
       case "answered": this.exchange(event.question, event.text); break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
       case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: event.step }) : words.heard); break;
@@ -49,6 +47,7 @@ export class View {
         step?.update({ status: event.status, reason: event.reason, result: event.result });
         this.talk.delete(event.step);
         break;
+      case "verdicts": if (event.accepted) step?.update({ verdicts: event.verdicts }); break;
       case "tool_started":
         this.talk.delete(event.step ?? "");
         this.calls.push([event.id, this.call(event)]);
@@ -98,8 +97,9 @@ export class View {
 
   // --- the talk
 
-  goal(text) {
+  goal(text, id) {
     this.goalText = text;
+    this.requestId = id;
     this.part("goal", () => el("div", { className: "user said", dir: "auto" }, text));
   }
 
@@ -329,19 +329,32 @@ export class View {
     });
   }
 
+  // What an earlier request did, and what it cost: folded, below its answer.
+  earlier(events) {
+    const inside = el("div", { className: "inside" }), meter = el("span", { className: "meter" });
+    const acts = { ...this.acts, observation: (id) => this.acts.observation(`${events[0].turn}:${id}`) };
+    const view = new View(inside, acts, meter);
+    for (const event of events) {
+      view.take(event.type === "spent" ? { ...event, meter: event.meter.map(({ key, spent }) => ({ key, spent })) } : event);
+    }
+    view.rest();
+    if (!inside.childElementCount) return el("div", { className: "earlier note" }, meter);
+    return el("details", { className: "card earlier" }, el("summary", { className: "note" }, words.was_done, " ", meter), inside);
+  }
+
   // A thread as it stands, of which no events are known.
   picture({ messages, run, journal, said = [], place }) {
     this.elsewhere = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
     const talk = [...messages];
     if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
+    let done = [];
     const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
     for (const [at, message] of talk.entries()) {
       if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
-      else if (at === last) {
-        this.requestId = message.id;
-        this.goal(message.text);
-      }
+      else if (at === last) this.goal(message.text, message.id);
       else this.request(message);
+      if (message.by === "user") done = message.done ?? [];
+      if (done.length && (talk[at + 1]?.by ?? "user") === "user") this.add(this.earlier(done));
     }
     if (!run) return;
     this.takeRun(run);
@@ -388,7 +401,7 @@ export class View {
     if (money?.spent || money?.limit) {
       shown.push(meterPart(`$${(money.spent ?? 0).toFixed(4)}${money.limit ? `/$${money.limit}` : ""}`, money.spent, money.limit));
     } else if (this.ended && this.amount("unpriced_calls")) shown.push(meterPart(words.no_price));
-    $("meter").replaceChildren(...shown);
+    this.meterNode.replaceChildren(...shown);
   }
 
   // The whole of what a call returned, the quoted words in it marked; or the result of a step.

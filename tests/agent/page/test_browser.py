@@ -12,7 +12,7 @@ import pytest
 from donewhen import Agent, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.agent.page.test_page import READ, READING, agent, edit_note, read_note
+from tests.agent.page.test_page import NOTE, READ, READING, agent, edit_note, read_note
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
 from tests.kit.screens.pages import served
@@ -454,6 +454,39 @@ async def test_a_question_for_somebody_else_is_shown_and_not_asked(kind: str) ->
         await tab.click("text=End the run")
         await tab.locator("dialog").get_by_role("button", name="End the run").click()
         await tab.wait_for_selector(".outcome.cancelled")
+
+
+async def test_what_an_earlier_request_did_stays_below_its_answer() -> None:
+    """S01, C06: its calls, its evidence and what it cost, with whole results, after the next one and after a reload."""
+    triage = [answer("Hello."), submit_plan([READ]), answer("Eight.")]
+    async with served(agent(triage=triage, execute=READING)) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "hello")
+        await tab.wait_for_selector(".outcome.answered")
+        await say(tab, "read it")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".outcome.completed")
+        await say(tab, "and one more?")
+        await tab.wait_for_selector(".outcome.answered")
+        for _ in range(2):
+            assert "tokens" in await tab.inner_text("div.earlier")
+            earlier = tab.locator("details.earlier")
+            assert "2 turns" in await earlier.inner_text()
+            await earlier.locator("summary").first.click()
+            await earlier.locator(".step > details > summary").click()
+            assert "cited" in await earlier.inner_text()
+            await earlier.locator(".call summary").click()
+            await earlier.get_by_role("button", name="Show all of it").click()
+            await tab.wait_for_selector("dialog[open] .observed")
+            assert (await tab.text_content("dialog .observed")) == NOTE
+            assert not (found := await axe(tab)), found
+            await tab.locator("dialog button", has_text="Close").click()
+            order = await tab.locator("#log > *").evaluate_all(
+                "(all) => all.map((each) => each.className.split(' ')[0])"
+            )
+            assert order[:3] == ["asked-before", "card", "earlier"], order
+            await picture(tab, "page-earlier")
+            await tab.reload()
+            await tab.wait_for_selector(".outcome.answered")
 
 
 async def contrast(tab: Any, selector: str) -> float:
