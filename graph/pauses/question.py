@@ -22,6 +22,7 @@ from donewhen.state.people.answers import (
     AnswerShape,
     fills_form,
     match_choice,
+    named_choices,
     read_edit,
     read_ending,
     scalar_text,
@@ -77,6 +78,8 @@ class QuestionPause(OpenQuestion):
         if shape.verb == "list":
             return Answer("answer", ", ".join(match_choice(scalar_text(item), choices) for item in shape.items))
         text = words_of(shape)
+        if len(named := named_choices(text, choices)) > 1:
+            return unclear("which_option", text, options=" / ".join(named))
         if text and shape.verb != "other":
             choice, word = match_choice(text, choices), read_word(text)
             alike = [each for each in choices if word in ("yes", "no") and read_word(each) == word]
@@ -205,6 +208,8 @@ class InterruptPause(QuestionPause):
             return Answer("answer", scalar_text(value) or json.dumps(value, ensure_ascii=False), value=value)
         if fold_words(value) == "/skip":
             return Answer("declined")
+        if len(named := named_choices(value, self.choices())) > 1:
+            return unclear("which_option", value, options=" / ".join(named)).text(self.spoken)
         if (choice := match_choice(value, self.choices())) in self.choices():
             return Answer("answer", choice, value=choice)
         read = self.read_words(value)

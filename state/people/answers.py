@@ -303,11 +303,21 @@ def read_broken_json(text: str) -> Unclear | None:
 
 
 def match_choice(text: str, choices: list[str]) -> str:
-    """Return the option that `text` names by its words or number; otherwise the text itself."""
-    for choice in choices:
-        if fold_words(choice) == fold_words(text):
-            return choice
-    number = fold_words(text).strip("()#")
-    if number.isdecimal() and len(number) < 4 and 1 <= int(number) <= len(choices):
-        return choices[int(number) - 1]
-    return text
+    """Return the option that `text` names by its words or number; otherwise, or if it may be two, the text itself."""
+    named = named_choices(text, choices)
+    return named[0] if len(named) == 1 else text
+
+
+def named_choices(text: str, choices: list[str]) -> list[str]:
+    """Return the options that a text may name: that with these words; else that with this number, and that alone whose
+    words begin with it, as “2” does “2 rooms”.
+    """
+    folded = fold_words(text)
+    if same := [choice for choice in choices if fold_words(choice) == folded]:
+        return same[:1]
+    number = folded.strip("()#")
+    if not number.isdecimal() or len(number) > 3:
+        return []
+    listed = choices[int(number) - 1 : int(number)] if int(number) else []
+    begins = [choice for choice in choices if fold_words(choice).split(" ")[0] == folded]
+    return list(dict.fromkeys([*listed, *(begins if len(begins) == 1 else ())]))

@@ -55,6 +55,18 @@ def test_answers_to_a_question() -> None:
     assert read_answer("2", pending("question", options=["3", "2", "1"])) == Answer("answer", "2"), "an option itself"
 
 
+@pytest.mark.parametrize("more", [{}, {"relayed": True}])
+def test_a_number_that_may_be_two_options_is_asked_back(more: dict[str, Any]) -> None:
+    """C02, C09: “2” at “2 rooms” and “3 rooms” may be either; the sign of a number, and other numbers, are clear."""
+    rooms = pending("question", options=["2 rooms", "3 rooms", "12 rooms"], **more)
+    assert str(read_answer("2", rooms)) == "“2” may be one of these: 3 rooms / 2 rooms. Write out which one"
+    assert isinstance(read_answer("3", rooms), str)
+    for said, option in (("#2", "3 rooms"), ("1", "2 rooms"), ("12", "12 rooms"), ("2 rooms", "2 rooms")):
+        assert read_answer(said, rooms).text == option  # type: ignore[union-attr]
+    same = pending("question", options=["1 room", "2 rooms"], **more)
+    assert read_answer("2", same).text == "2 rooms"  # type: ignore[union-attr]
+
+
 def test_declined_cancelled_and_empty_questions() -> None:
     for value in ({"type": "reject"}, [{"type": "ignore", "args": None}], {"decisions": [{"type": "reject"}]}):
         assert read_answer(value, pending("question")) == Answer("declined")
