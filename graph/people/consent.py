@@ -79,6 +79,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         writes=effects.free,
         writes_known=effects.known,
         effects=effects.kinds,
+        asked_at=now(),
         language=language,
         **more,
     )

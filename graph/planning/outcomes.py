@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, thread_of
+from donewhen.graph.events import emit, emit_charge, now, thread_of
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
@@ -255,6 +255,7 @@ def leave_without_rounds(round: PlanningRound) -> Planning:
 def _ask_for_more(round: PlanningRound, pending: OpenPause) -> Planning:
     """Leave with the question for more budget, and keep the rounds so far."""
     rounds = {round.planning["transcript"]: list(round.state.get("transcript", ()))}
+    pending = pending.but(asked_at=now())
     return {"pending": pending.dump(), "messages": [pause_message(pending)], "transcripts": rounds}
 
 
@@ -539,6 +540,7 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         language=round.language,
         call=decision.id,
         message_id=round.message_id("ask_user.question"),
+        asked_at=now(),
     )
     if not instead:
         refusal = await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)

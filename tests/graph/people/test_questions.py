@@ -77,6 +77,18 @@ async def test_a_question_that_is_not_overdue_waits() -> None:
     assert (ended.receipt or {})["questions"][0]["by"] == "user"
 
 
+@pytest.mark.parametrize("by_planner", [True, False])
+async def test_the_time_of_a_question_goes_on_while_it_stays_open(by_planner: bool) -> None:
+    """X16: “later”, what is not understood and the words of others begin nothing anew, whoever asks."""
+    asks = ask_user("Which?", ["2 rooms", "3 rooms"])
+    model = scripted(asks, {}) if by_planner else scripted(submit_plan([step("s1")]), {"s1": [asks]})
+    agent = Agent(model, storage="memory:", settings={"confirm": "never", "answered_by": {"question": "operator"}})
+    asked = await agent.start("do it", thread_id="t")
+    for words, by in (("later", "operator"), ("2", "operator"), ("hello?", "mira")):
+        run = await agent.resume("t", words, by=by)
+        assert (run.status, run.pending[0]["asked_at"]) == ("waiting", asked.pending[0]["asked_at"])
+
+
 @pytest.mark.parametrize("settings", [{}, {"on_question": "default", "default_answer": "x", "question_seconds": 86400}])
 async def test_nobody_but_the_policy_says_overdue(settings: dict[str, Any]) -> None:
     """C02: a client's own word for it is refused, at a plan as at a question; both stay open."""
