@@ -157,6 +157,8 @@ class Pause(TypedDict, total=False):
     failed: list[str]
     failure: str
     early: list[str]
+    reserve: dict[str, float]
+    """budget: what is kept for the answer, so that an extension has to be for more."""
     with_replan: dict[str, float]
     """The grants that come with a replan."""
 

@@ -50,6 +50,8 @@ class BudgetPause(OpenPause):
     suggested: SkipValidation[Amounts] = {}  # a whole number stays one
     with_replan: SkipValidation[Amounts] = {}
     """The grants that come with a replan."""
+    reserve: SkipValidation[Amounts] = {}
+    """What is kept for the answer; an extension has to be for more."""
     done: list[str] = []
     left: list[str] = []
     meter: SkipValidation[list[MeterRow]] = []
@@ -98,19 +100,21 @@ class BudgetPause(OpenPause):
             return unclear("unplanned")
         if key == "replan" and shape.verb != "approve":
             return Answer("replan", rest)
-        if key in ("deliver", "stop") and not rest:
-            return Answer(key)
+        if key in ("deliver", "stop"):
+            return Answer(key, rest)
         word = read_word(text)
         if word == "no":
             return Answer("stop")
         if ending := read_ending(text):
             return ending
+        if shape.verb in ("reject", "ignore"):  # what is said with it, such as “5”, grants nothing
+            return self.choose_one(text)
         agreed = (shape.verb == "approve" and not text) or word == "yes" or (key == "extend" and not rest)
         return self._read_extension(True if agreed else rest if key == "extend" else text)
 
     def _read_extension(self, value: Any) -> Answer | Unclear:
         amounts = read_amounts(value, self.suggested, self.limits)
-        if isinstance(amounts, Unclear) or lifts_limit(amounts, self.meter, self.limits):
+        if isinstance(amounts, Unclear) or lifts_limit(amounts, self.meter, self.limits, self.reserve):
             return amounts if isinstance(amounts, Unclear) else Answer("extend", amounts=amounts)
         language, spent = self.spoken, {row["key"]: row["spent"] for row in self.meter}
         return unclear(

@@ -40,9 +40,12 @@ class FailurePause(OpenQuestion):
     """The grants that come with a replan."""
 
     def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
-        """Return an option; other words say what to do instead, and a plain yes does not say what to do."""
+        """Return an option, also with words; other words, and those with a retry, say what to do instead.
+
+        A plain yes does not say what to do.
+        """
         text, key, rest = self.named_option(shape)
-        if key and (not rest or key == "replan"):
+        if key and (not rest or key != "retry"):  # another try would not know the words, a planner does
             return Answer(key, rest or text)
         if (word := read_word(text)) == "no":
             return Answer("stop", text)

@@ -121,6 +121,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         left=[row["id"] for row in account.left],
         meter=meter(account.spent, account.limits, account.granted),
         language=account.language,
+        **({"reserve": dict(reserve)} if (reserve := account.reserve) else {}),
         **({"of_planning": True} if account.planning else {}),
         **({"at_end": True} if account.at_end is not None else {}),
         **({"of_day": f"{account.day.scope}:{account.day.day}"} if account.day else {}),

@@ -60,9 +60,11 @@ def read_amounts(value: Any, suggested: Mapping[str, float], exhausted: Sequence
     return pairs if isinstance(pairs, Unclear) else _check_amounts(pairs)
 
 
-def lifts_limit(amounts: Mapping[str, float], meter: Iterable[MeterRow], exhausted: Sequence[str]) -> bool:
-    """Return whether an extension by these amounts lifts one of the exhausted limits."""
-    over = {row["key"]: row["spent"] - (row["limit"] or 0) for row in meter}
+def lifts_limit(
+    amounts: Mapping[str, float], meter: Iterable[MeterRow], exhausted: Sequence[str], reserve: Mapping[str, float]
+) -> bool:
+    """Return whether an extension by these amounts lifts one of the exhausted limits. The `reserve` cannot be used."""
+    over = {row["key"]: row["spent"] + reserve.get(row["key"], 0) - (row["limit"] or 0) for row in meter}
     return not exhausted or any(amounts.get(key, 0) > max(over.get(key, 0), 0) for key in exhausted)
 
 

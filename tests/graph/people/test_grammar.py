@@ -16,7 +16,7 @@ def failing(**more: Any) -> ScriptedModel:
     return steps([step("s1")], {"s1": [give_up("it is locked")], **more.pop("execute", {})}, **{"deliver": (), **more})
 
 
-@pytest.mark.parametrize("text", ["cancel", "no", "Nein", "停止", "stop"])
+@pytest.mark.parametrize("text", ["cancel", "no", "Nein", "停止", "stop", "stop: it is pointless"])
 async def test_a_refusal_after_a_failure_ends_the_run(text: str) -> None:
     """W3: nobody is asked for another plan, and nothing more is done."""
     model = failing()

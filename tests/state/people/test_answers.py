@@ -160,6 +160,8 @@ def test_the_words_beside_an_options_name_are_kept() -> None:
         assert wanted.text == "cheaper"  # type: ignore[union-attr]
         for key in ("message", "reason", "args"):
             assert read_answer({"type": "replan", key: "cheaper"}, pause) == wanted
+        for end in ("stop", "deliver"):
+            assert read_answer(f"{end}: it is pointless", pause) == Answer(end, "it is pointless")  # type: ignore[arg-type]
     extended = read_answer("extend: 5 rounds", pending("budget"))
     assert read_answer({"type": "extend", "message": "5 rounds"}, pending("budget")) == extended
     more = {"type": "extend", "amounts": {"rounds": 5}, "message": "please"}
@@ -184,13 +186,18 @@ def test_an_extension_lifts_the_limit_or_is_given_back() -> None:
     assert str(read_answer("extend $5", both)).startswith(said)
     assert "„erweitern Runden 20“" in str(read_answer("extend 2", {**both, "exhausted": "rounds", "language": "de"}))
     assert read_answer("extend 3", {**both, "exhausted": "rounds"}) == Answer("extend", amounts={"rounds": 3})
+    kept = {**both, "exhausted": "rounds", "reserve": {"rounds": 1}}
+    assert "“extend rounds 20”" in str(read_answer("extend 3", kept))
+    assert read_answer("extend 4", kept) == Answer("extend", amounts={"rounds": 4})
 
 
 NO_AMOUNT: list[Any] = [
     "extend bananas 5", "extend model 5", "0", -5, "lots", "extend rounds -5", {"rounds": 0}, {"rounds": True},
     {"rounds": 1.5}, {"rounds": float("inf")}, "extend rounds", "1 2", "extend 1.000", "1,000", "1.000 rounds",
     "rounds 1,500", "extend by 5 rounds", "20k input tokens", "10%", "yes, 50", None, {"extend": {}}, {"extend": False},
-    {"type": "approve", "message": "but less"}, {"rounds": 2**53}, "rounds 9999999999999999999999",
+    {"type": "approve", "message": "but less"}, {"type": "reject", "message": "5"},
+    {"type": "ignore", "message": "yes"}, {"type": "reject", "message": "extend"}, {"rounds": 2**53},
+    "rounds 9999999999999999999999",
 ]  # fmt: skip
 
 
