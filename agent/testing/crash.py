@@ -29,6 +29,7 @@ from donewhen.agent.storage.table import RowStore
 from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
 from donewhen.graph.tools.call import with_class, wrap_bodies
+from donewhen.state.channels import Json
 from donewhen.state.errors import StorageError
 
 T = TypeVar("T")
@@ -245,6 +246,10 @@ class CrashingStore(RowStore):
     ) -> None:
         with _around(self._crash, "store"):
             await self._inner.put_row(sql, values, queued=queued, claims=claims)
+
+    async def put_new(self, namespace: Sequence[str], key: str, value: Json) -> None:
+        with _around(self._crash, "store"):
+            await self._inner.put_new(namespace, key, value)
 
     def put_with_next(self, sql: str, values: Sequence[Any]) -> None:
         self._inner.put_with_next(sql, values)

@@ -143,6 +143,23 @@ async def test_a_run_fails_wherever_its_storage_can_and_goes_on() -> None:
     assert "effect" in asked
 
 
+async def test_answers_may_be_submitted_in_a_crashing_memory() -> None:
+    """R02: what `submit_answer` stores in memory reaches the storage under the crashes, at boundaries of its own."""
+    sent, crash = list[str](), Crash(0)
+
+    def send(to: str) -> str:
+        """Send it."""
+        sent.append(to)
+        return "sent"
+
+    agent = Agent(_model(), [send], storage=crashing("memory:", crash), settings={"approvals": "plan"})
+    run = await agent.start("Send it to ann")
+    before = len(crash.trace)
+    await agent.submit_answer(run, "approve")
+    assert "store.done" in crash.trace[before:]
+    assert ((await agent.run_submitted(run.thread_id)).status, sent) == ("completed", ["ann"])
+
+
 # Processes -----------------------------------------------------------------------------------------------------------
 
 
