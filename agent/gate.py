@@ -146,17 +146,23 @@ def _say_row(row: Mapping[str, Any]) -> str:
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 
-def check_understood(run: Run, answers: Json) -> None:
-    """Raise ResumeError for an answer to a question for somebody else, or one that can never be understood."""
-    for pause in run.pending:
-        if pause["id"] in answers:
-            asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
-            read = asked.read(value)
-            if not asked.counts(read, by or ""):
-                hint = f"give it with by={asked.answered_by!r}; tell({run.thread_id!r}, …) keeps the words of others"
-                raise ResumeError(f"{asked.for_others()} {hint}", [pause["id"]])
-            if isinstance(read, str) and "schema" not in pause:
-                raise ResumeError(read, [pause["id"]])
+def read_understood(run: Run, answers: Json) -> Json:
+    """Return the answers without those that leave their question open, which are nothing to store.
+
+    Raises ResumeError for an answer to a question for somebody else, or one that can never be understood.
+    """
+    understood: Json = {}
+    for pause in (each for each in run.pending if each["id"] in answers):
+        asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
+        read = asked.read(value)
+        if not asked.counts(read, by or ""):
+            hint = f"give it with by={asked.answered_by!r}; tell({run.thread_id!r}, …) keeps the words of others"
+            raise ResumeError(f"{asked.for_others()} {hint}", [pause["id"]])
+        if isinstance(read, str) and "schema" not in pause:
+            raise ResumeError(read, [pause["id"]])
+        if isinstance(read, str) or read.kind != "later":
+            understood[pause["id"]] = answers[pause["id"]]
+    return understood
 
 
 def _with_pause_ids(run: Run, answer: Any) -> Json | None:

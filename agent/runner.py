@@ -43,10 +43,10 @@ from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
     address_answer,
     admit,
-    check_understood,
     overdue_answers,
     queued_answers,
     queued_answers_to,
+    read_understood,
     resume_command,
     say_decided,
     say_taken,
@@ -918,7 +918,8 @@ class Runner:
                 left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
                 taken = {**taken, **{id: entry["answer"] for id, entry in left.items()}}
                 run = run.without(left, "running")
-            answers = storable(_address_open(run, values, answer, question, by, taken))
+            if not (answers := storable(_address_open(run, values, answer, question, by, taken))):
+                return thread_id
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             at_work = await _is_taken(store, thread_id, answers)
         # Else nobody works on it, or the holder is beginning its work, or ends without having seen the answers.
@@ -1177,13 +1178,11 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
 def _address_open(
     run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str, taken: Mapping[str, Any]
 ) -> Json:
-    """Return the answers by id, signed, if they can be understood. `taken` as in `address_answer`.
+    """Return the answers by id, signed, if they can be understood; “later” is none. `taken` as in `address_answer`.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
         decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on{decided}")
-    answers = address_answer(run, values, answer, question, by, taken)
-    check_understood(run, answers)
-    return answers
+    return read_understood(run, address_answer(run, values, answer, question, by, taken))

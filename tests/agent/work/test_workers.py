@@ -231,6 +231,22 @@ async def test_an_answer_to_what_is_answered_and_queued_says_by_whom(storage: An
                         await verb(run.thread_id, "b", question=question, by="tom")
 
 
+async def test_who_submits_later_leaves_the_question_to_others(storage: Any) -> None:
+    """C04, C09: as with `resume`, nothing is answered, by a word or a button; an answer to another question counts."""
+    painting = Painting()
+    painting.go_on.set()
+    async with painting.agent(storage) as agent:
+        thread = (await agent.start("hang the picture")).thread_id
+        for later in ("later", {"type": "later"}):
+            assert await agent.submit_answer(thread, later, by="ann") == thread
+            assert [pause["id"] for pause in await agent.pending()] == ["s1.q1", "s2.q1"]
+        await agent.submit_answer(thread, {"s1.q1": "later", "s2.q1": "oak"}, by="ann")
+        run = await agent.get(thread)
+        assert (run.status, [pause["id"] for pause in run.pending]) == ("queued", ["s1.q1"])
+        await agent.submit_answer(thread, "blue", by="bob")
+        painting.assert_done(await agent.run_submitted(thread))
+
+
 @pytest.mark.parametrize("way", ["resume", "graph"])
 async def test_an_answer_given_here_takes_along_what_waits_for_a_worker(storage: Any, way: str) -> None:
     """M11, C07: `resume` displaces no answer that was submitted; a plain one is for what is still open."""
