@@ -210,7 +210,6 @@ class PlanPause(PermissionPause):
         row |= {"limits": answer.amounts} if answer.amounts else {}
         row |= {"reply": self.reply} if self.reply else {}
         row |= {"shown": [step["content"] for step in self.plan["steps"]]} if answer.kind != "approve" else {}
-        granted = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
         if answer.kind in ("approve", "edit"):
             plan = self.plan if answer.kind == "approve" else answer.plan
             assert plan is not None
@@ -218,8 +217,10 @@ class PlanPause(PermissionPause):
             record = {**approval_record(plan, decided.by, {**answer.effects, **self.effects}), "before": before}
             row |= {"approved_revision": plan["revision"]}
             row |= {"changes": difference(self.plan, plan)} if answer.kind == "edit" else {}
+            more = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
+            granted: Json = {"granted": more} if more else {}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
-            return {"approvals": [row], "plan": plan, "approval": record, "granted": granted, **ending}
+            return {"approvals": [row], "plan": plan, "approval": record, **granted, **ending}
         if answer.kind == "cancel" or not (approval or answer.text):
             # The receipt shows the previously approved plan, else the rejected one.
             shown_plan = {"plan": approval["plan"]} if approval else {"steps": fresh_records(self.plan, {}, None)}

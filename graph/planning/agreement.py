@@ -4,6 +4,8 @@ Code reads short replies; the planner reads all others. The planner may also hav
 cannot approve alone. The judge is shown only what the person was shown, and what they replied.
 """
 
+from typing import cast
+
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.events import emit_charge, now
@@ -58,10 +60,10 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
             round.note_correction("consent")
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
-    answer = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"))
-    change = pause.apply({**round.run, "planning": round.planning}, answer)
-    approved: Json = {key: change[key] for key in ("approvals", "plan", "approval", "ending") if key in change}
-    return {**keep_shown_plan(round, shown), **approved, "pending": None, "spent": spent}  # type: ignore[typeddict-item]
+    said = next((row for row in reversed(round.run["approvals"]) if row["decision"] == "say"), Json())
+    answer = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"), said.get("name", ""))
+    approved = cast("Planning", pause.apply({**round.run, "planning": round.planning}, answer))
+    return {**keep_shown_plan(round, shown), **approved, "pending": None, "spent": spent}
 
 
 async def _ask_judge(round: PlanningRound, pause: OpenPause, words: str) -> tuple[str, Amounts]:

@@ -279,10 +279,13 @@ async def test_what_is_said_while_consent_is_read_counts(more: str) -> None:
 
 
 async def test_consent_in_own_words_starts_a_schedule() -> None:
-    """Q15, P18: as a plain yes does; nothing runs now."""
+    """Q15, P18, H13: as a plain yes does; nothing runs now, and the receipt and the schedule name who approved."""
     plan = submit_plan([step("s1", "Send it by mail")], schedule={"every_minutes": 60})
-    model = ScriptedModel(roles={"triage": [plan, accept_plan()]})
-    async with Agent(model, storage="memory:") as agent:
-        run = await agent.resume(await agent.start("Send it every hour"), NATURAL)
+    model = ScriptedModel(roles={"triage": [plan, answer("By mail."), accept_plan()]})
+    async with Agent(model, storage="memory:", settings={"answered_by": {"plan": "boss"}}) as agent:
+        run = await agent.resume(await agent.start("Send it every hour"), "How would it go?", by="boss:bo")
+        run = await agent.resume(run, NATURAL, by="boss:ann")
         assert (run.outcome or {})["code"] == "scheduled"
-        assert len(await agent.schedules.list()) == 1
+        names = [(row["decision"], row["name"], row["answered_by"]) for row in (run.receipt or {})["approvals"]]
+        assert names == [("say", "boss:bo", "boss"), ("say", "boss:ann", "boss"), ("approve", "boss:ann", "boss")]
+        assert [schedule.approved_by for schedule in await agent.schedules.list()] == ["boss:ann"]
