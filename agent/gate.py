@@ -30,9 +30,10 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 def question_for(shown: Run | str, question: str | None = None) -> str:
     """Return the id of the question that an answer is for; "" stands for the current question.
 
-    The id is `question`, or that of the run's current question. For a run without one, the result matches no question.
+    The id is `question`, if it is not blank, or that of the run's current question. For a run without one, the result
+    matches no question.
     """
-    if question is not None or not isinstance(shown, Run):
+    if question or not isinstance(shown, Run):
         return question or ""
     return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run"
 

@@ -278,6 +278,8 @@ async def test_a_plain_answer_is_for_the_open_question_unless_another_is_named(s
         await unchanged(agent, first, late, to_run=True)
         await unchanged(other, first, late, to_run=True)
         for deliver in (agent.resume, other.submit_answer):
+            with pytest.raises(StaleAnswer):
+                await deliver(first, late, question="")
             with pytest.raises(StaleAnswer) as refused:
                 await deliver("t", late, question=asked)
             open_now = second.pending[0]["id"]
