@@ -264,7 +264,10 @@ def _policy_due(run: Run, settings: Settings | None) -> str:
     since, seconds = left_to_policy(run.pending).values(), policy_seconds(settings)
     if not since or seconds is None:
         return NEVER
-    return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=seconds))
+    try:
+        return time_text(datetime.fromisoformat(min(since)) + timedelta(seconds=seconds))
+    except OverflowError:  # after the year 9999
+        return NEVER
 
 
 def _questions_of(store: ThreadStore, run: Run) -> Json:

@@ -108,7 +108,9 @@ class Profile(Options):
 class Settings(Options):
     """The permissions and the behaviour of one run. Every field has a default; None as a context means defaults."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, json_schema_extra=with_nodes
+    )
 
     confirm: ConfirmPolicy = Field(
         default="always",

@@ -1,5 +1,6 @@
 """Settings: what is refused, how a call's go over the agent's, and what a client of the server may change."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +26,8 @@ from tests.kit.runs import Outbox, one_step, sending
         ({"profile": {"forbiden_tools": ["x"]}}, "did you mean forbidden_tools"),
         ({"models": {"planner": "openai:x"}}, "planner"),
         ({"confirm": "sometimes"}, "confirm"),
+        ({"on_question": "assume", "question_seconds": math.inf}, "question_seconds: Input should be a finite number"),
+        ({"tool_seconds": math.inf}, "tool_seconds: Input should be a finite number"),  # JSON has neither
     ],
 )
 def test_unknown_names_are_refused(given: dict[str, object], said: str) -> None:

@@ -63,10 +63,11 @@ async def test_on_the_graph_itself_a_client_says_that_it_is_overdue() -> None:
     assert ended["outcome"]["receipt"]["questions"][0]["by"] == "policy"
 
 
-async def test_a_question_that_is_not_overdue_waits() -> None:
-    """X16: before its time, resuming changes nothing; a person's answer counts at any time."""
+@pytest.mark.parametrize("seconds", [3600, 1e12, 1e308])
+async def test_a_question_that_is_not_overdue_waits(seconds: float) -> None:
+    """X16: before its time, though no calendar has it, resuming changes nothing; a person's answer counts always."""
     agent = Agent(
-        asking(), storage="memory:", settings={"confirm": "never", "on_question": "abort", "question_seconds": 3600}
+        asking(), storage="memory:", settings={"confirm": "never", "on_question": "abort", "question_seconds": seconds}
     )
     run = await paused(agent)
     assert run.pending[0]["asked_at"]
