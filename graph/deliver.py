@@ -344,8 +344,8 @@ async def _ask_hooks(delivery: Delivery, text: str) -> str:
         return ""
     journal, status = delivery.values.get("journal") or (), delivery.draft["status"]
     output = None if delivery.flaw else delivery.data
-    verdict = await ask_before_end(delivery.context, text, journal, status, output)
-    return verdict.refused_alone
+    refusal, _ = await ask_before_end(delivery.context, text, journal, status, output)
+    return refusal
 
 
 async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -28,7 +29,7 @@ from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import with_whole_texts
 from donewhen.graph.step.texts import Texts, known_entries, scope_of
-from donewhen.graph.tools.hooks import END_OPTIONS, NOT_ASKED
+from donewhen.graph.tools.hooks import NOT_ASKED
 from donewhen.state.channels import PLANNING, Json, Planning
 from donewhen.state.errors import ModelError, StorageError
 from donewhen.state.language.texts import amount_name, say, say_why
@@ -425,12 +426,16 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
     audited: Json | None = None
     answers = [*round.users_answers, *entries]
     output = None if output_problems else data
-    verdict = await ask_before_end(context, str(arguments["text"]), answers, output=output)
-    if verdict.refused:
-        return send_correction(round, message, [verdict.refused], "refused")
-    if verdict.question:
-        question = {"question": verdict.question, "options": [*END_OPTIONS]}
-        return await ask_question(round, message, Decision("ask_user", question, id=decision.id))
+    ask = partial(_question_pause, round, decision)
+    refusal, pause = await ask_before_end(context, str(arguments["text"]), answers, output=output, ask=ask)
+    if pause and allowance_left(state).get("questions", 1) < 1:
+        if round.settings.at_limit == "ask":
+            return {"planning": round.note(corrections=0).planning, **leave_at_limit(round, "questions")}
+        refusal = f"a person would have to agree, and the limit of questions is reached: {pause.question}"
+    if refusal:
+        return send_correction(round, message, [refusal], "refused")
+    if pause:
+        return _leave_to_ask(round, message, pause)
     used = {each["observation"] for each in evidence} | {*round.record["recalled"]}
     earlier = [entry for entry in before if entry["id"] in used]
     if is_audit_due(round.settings, round.run, [*entries, *earlier]):
@@ -532,16 +537,8 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         instead = NO_QUESTIONS
     if earlier := find_earlier_answer(round.users_answers, question, options, step=PLANNING):
         instead = render_earlier_answer(earlier)
-    number = round.record["questions"] + 1
-    pending = QuestionPause.ask(
-        f"{planning['transcript']}.q{number}",
-        question,
-        options=options or (),
-        language=round.language,
-        call=decision.id,
-        message_id=round.message_id("ask_user.question"),
-        asked_at=now(),
-    )
+    message_id = round.message_id("ask_user.question")
+    pending = _question_pause(round, decision, question, options or (), message_id=message_id)
     if not instead:
         refusal = await round.deps.policies.refusal_of(pending.dump(), state["brief"]["goal"], round.runtime)
         if refusal:
@@ -550,12 +547,27 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
                 round.voice.retract("ask_user.question")
     if instead:
         return {"planning": planning, "transcript": [message, *reply_messages(message, instead)]}
+    return _leave_to_ask(round, message, pending)
+
+
+def _question_pause(
+    round: PlanningRound, decision: Decision, question: str, options: Sequence[str], **more: Any
+) -> QuestionPause:
+    """Return the pause that asks people a question of planning; its answer is the result of the decision's call."""
+    name = f"{round.planning['transcript']}.q{round.record['questions'] + 1}"
+    more |= {"language": round.language, "call": decision.id, "asked_at": now()}
+    return QuestionPause.ask(name, question, options=options, **more)
+
+
+def _leave_to_ask(round: PlanningRound, message: AIMessage, pending: QuestionPause) -> Planning:
+    """Leave with a question to the user."""
+    planning = round.note(corrections=0, questions=round.record["questions"] + 1).planning
     question_message = pause_message(pending)
-    push_rest(question_message, question, inside=True)
+    push_rest(question_message, pending.question, inside=True)
     return {
-        "planning": round.note(questions=number).planning,
+        "planning": planning,
         "pending": pending.dump(),
         "messages": [question_message],
-        "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
+        "transcripts": {planning["transcript"]: [*round.state.get("transcript", ()), message]},
         "spent": {"questions": 1},
     }

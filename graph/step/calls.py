@@ -11,7 +11,7 @@ Planning, checks and the judge make their calls here too; only steps ask a perso
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -35,6 +35,7 @@ from donewhen.graph.llm.cost import Meter
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.reply import LOOK_FIRST
 from donewhen.graph.llm.speech import without_listeners
+from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.step.gates import (
     GATES,
     GATES_OF_CHECKS,
@@ -66,7 +67,7 @@ from donewhen.graph.tools.effects import (
     replaced_texts,
     storable_artifact,
 )
-from donewhen.graph.tools.hooks import END_OPTIONS, End, HookDecision
+from donewhen.graph.tools.hooks import END_OPTIONS, End
 from donewhen.graph.tools.rendering import is_large
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import Json, Step
@@ -512,26 +513,37 @@ async def ask_before_end(
     answers: Iterable[Mapping[str, Any]],
     status: str = "completed",
     output: Any = None,
-) -> HookDecision:
-    """Return the decision of the hooks about this end; `output` is the structured result.
+    *,
+    ask: Callable[..., QuestionPause] | None = None,
+) -> tuple[str, QuestionPause | None]:
+    """Ask the hooks about this end; return why not, or the question that a person has to answer first.
 
-    If they ask a question that a person answered in this run already, that answer decides.
+    `output` is the structured result. If the hooks ask what was answered in this run already, that answer decides: of
+    somebody whom they ask, or of the policy, which agrees to nothing. `ask` makes a question; without it nobody can be
+    asked.
     """
     caller, policies = context.caller, context.deps.policies
     if not (before_end := policies.hooks.before_end):
-        return HookDecision()
+        return "", None
     end = End(context.thread, caller.id, caller.goal, text, status, output)
     verdict = await policies.ask(before_end, end, context.runtime)
     if verdict.refused or not verdict.question:
-        return HookDecision(verdict.refused)
+        return verdict.refused, None
     for entry in answers:
         asked = entry["arguments"]
-        may_decide = entry["source"] == "user" and may_answer(verdict.answered_by, asked.get("name", ""))
-        if may_decide and asked.get("question") == verdict.question:
-            answer = str(entry["text"]).strip()
-            agreed = answer.casefold() == END_OPTIONS[0] and asked.get("by") == "user"
-            return HookDecision("" if agreed else f"a person was asked “{verdict.question}” and said: {answer[:500]}")
-    return verdict
+        if entry["source"] != "user" or asked.get("question") != verdict.question:
+            continue
+        if (is_persons := asked.get("by") == "user") and not may_answer(verdict.answered_by, asked.get("name", "")):
+            continue
+        answer = str(entry["text"]).strip()
+        agreed = is_persons and answer.casefold() == END_OPTIONS[0]
+        return "" if agreed else f"a person was asked “{verdict.question}” and said: {answer[:500]}", None
+    if ask is None:
+        return verdict.refused_alone, None
+    audience = {"answered_by": verdict.answered_by} if verdict.answered_by else {}
+    pause = ask(verdict.question, END_OPTIONS, **audience)
+    refusal = await policies.refusal_of(pause.dump(), caller.goal, context.runtime)
+    return refusal, None if refusal else pause
 
 
 async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:

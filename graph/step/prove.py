@@ -20,7 +20,6 @@ from donewhen.graph.step.calls import ask_before_end, make_read_call
 from donewhen.graph.step.gates import NOTHING, CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.sync import run_aside, run_in_thread
-from donewhen.graph.tools.hooks import END_OPTIONS
 from donewhen.state.channels import Json, Step
 from donewhen.state.criteria import criteria_of, meets
 from donewhen.state.language.texts import other_language, say_why
@@ -189,9 +188,10 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
     if language := _language_to_use(proof):
         objections.append(OTHER_LANGUAGE.format(language=language))
     if state["is_last"] and not rejected and not objections:
-        refusal, waiting = await _ask_hooks(proof)
-        if waiting:
-            return _ask_person(proof, waiting)
+        answers, ask = [*state["user_answers"], *context.caller.known], partial(question_pause, state)
+        refusal, pause = await ask_before_end(context, proof.scope.result, answers, output=proof.output(), ask=ask)
+        if pause:
+            return _ask_person(proof, pause.dump())
         objections = [refusal] if refusal else []
         proof.refused_by_hooks = bool(refusal)
     doubts = [] if rejected or objections else await _audit_result(proof)
@@ -235,19 +235,6 @@ async def _load_heard(context: StepContext) -> list[JournalEntry]:
     state = context.state
     run, own = state["interjection_cursor"], state["record"]["interjection_cursor"]
     return await heard_entries(context.runtime, state["step"]["id"], run, own)
-
-
-async def _ask_hooks(proof: StepProof) -> tuple[str, Pause | None]:
-    """Ask the hooks whether the run may end so; return why not, or the question that a person has to answer first."""
-    context, state = proof.context, proof.context.state
-    answers = [*state["user_answers"], *context.caller.known]
-    verdict = await ask_before_end(context, proof.scope.result, answers, output=proof.output())
-    if not verdict.question:
-        return verdict.refused, None
-    asked = {"answered_by": verdict.answered_by} if verdict.answered_by else {}
-    waiting = question_pause(state, verdict.question, END_OPTIONS, **asked).dump()
-    refusal = await context.deps.policies.refusal_of(waiting, state["goal"], context.runtime)
-    return refusal, None if refusal else waiting
 
 
 async def _audit_result(proof: StepProof) -> list[str]:

@@ -16,10 +16,10 @@ from donewhen import Agent, AgentOptions, Run, build_graph
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, Crashed, crash_points, crashing
 from donewhen.graph.people.answers import AUTHENTICATED
-from donewhen.hooks import Ask, Call, End, Hooks
+from donewhen.hooks import Ask, Call, Hooks, Refuse
 from donewhen.state.errors import ConfigError, DoneWhenError, ResumeError, StaleAnswer, StorageError
 from donewhen.state.language.texts import say
-from donewhen.testing import Recording, ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.testing import Recording, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 
 DESK: dict[str, Any] = {"confirm": "writes", "when_busy": "next_round"}
 PLAN = submit_plan([{"content": "Refund order 17: 40 or 400", "done_when": "It is refunded", "tools": ["refund"]}])
@@ -313,21 +313,54 @@ async def test_an_edit_of_the_customer_does_not_pass_the_operator() -> None:
     assert till.paid == [400]
 
 
-async def test_the_customer_cannot_sign_the_end_that_an_operator_has_to() -> None:
+def answering(*before: Any, planned: bool) -> dict[str, Any]:
+    """A script that says the same again and again, in a step or without a plan."""
+    plan = submit_plan([{"content": "Answer", "done_when": "Answered"}])
+    if planned:
+        return {"triage": [plan], "execute": [*before, *[finish_step("It is so", "s1.result")] * 9]}
+    return {"triage": [*before, *[answer("It is so")] * 9]}
+
+
+SIGNED = "May this leave the house?"
+SIGNS = Hooks(before_end=[lambda end: Ask(SIGNED, answered_by="operator") if end.status == "completed" else None])
+
+
+@pytest.mark.parametrize("planned", [True, False])
+async def test_the_customer_cannot_sign_the_end_that_an_operator_has_to(planned: bool) -> None:
     """R05: a question of the same words, which the model asked the customer before, decides nothing."""
-    question = "May this leave the house?"
-    script = {
-        "triage": [submit_plan([{"content": "Answer", "done_when": "Answered"}])],
-        "execute": [ask_user(question, options=["approve", "reject"]), *[finish_step("It is so", "s1.1")] * 2],
-    }
-    hooks = Hooks(before_end=[lambda end: Ask(question, answered_by="operator") if isinstance(end, End) else None])
-    agent = Agent(ScriptedModel(roles=script), storage="memory:", hooks=hooks, settings={"confirm": "never"})
+    model = ScriptedModel(
+        roles=answering(ask_user(SIGNED, options=["approve", "reject"]), planned=planned), strict=False
+    )
+    agent = Agent(model, storage="memory:", hooks=SIGNS, settings={"confirm": "never"})
     run = await agent.resume(await agent.start("Is it so?"), "approve", by="mira")
     assert run.pending[0]["answered_by"] == "operator"
+    rounds = len(model.requests)
     assert (await agent.resume(run, "approve", by="mira")).status == "waiting"
+    assert len(model.requests) == rounds
     run = await agent.resume(run, "approve", by="operator:anna")
     assert run.receipt is not None
+    assert (run.status, run.answer) == ("answered", "It is so")
     assert [row.get("name") for row in run.receipt["questions"]] == ["mira", "operator:anna"]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("why", ["nobody answers", "no question is left", "another hook refuses to ask"])
+async def test_an_end_that_nobody_may_sign_is_refused(why: str, planned: bool) -> None:
+    """D01, P11: and says so after three attempts, in a step and without a plan; no other rounds are spent on it."""
+    never = Hooks(before_question=[lambda asked: Refuse("nobody is there")])
+    hooks = SIGNS + never if why == "another hook refuses to ask" else SIGNS
+    settings: dict[str, Any] = {"confirm": "never", "on_exhausted": "deliver", "on_failure": "deliver"}
+    if why == "nobody answers":
+        settings |= {"on_question": "assume", "question_seconds": 0}
+    if why == "no question is left":
+        settings |= {"limits": {"questions": 0}}
+    model = ScriptedModel(roles=answering(planned=planned), strict=False)
+    agent = Agent(model, storage="memory:", hooks=hooks, settings=settings)
+    run = await agent.start("Is it so?", thread_id="t")
+    run = run if run.status == "failed" else await agent.resume("t")
+    assert (run.status, run.pending, run.outcome and run.outcome["code"]) == ("failed", (), "refused")
+    assert len([each for each in model.requests if each.role in ("triage", "execute")]) <= 5
+    assert "It is so" not in run.answer
 
 
 def two_audiences(made: Call) -> Ask:
