@@ -36,6 +36,8 @@ def permission_options(pause: Pause, *, opened: bool) -> list[PermissionOption]:
         return [TYPE, *(PermissionOption(option_id=id, name=name, kind="allow_once") for id, name in named)]
     if opened:
         return [LATER, APPROVE]
+    if pause.get("hook"):  # it asks again here, whatever is chosen
+        return [LATER, APPROVE, REJECT]
     return [APPROVE, AUTO, CHANGE if pause["kind"] == "plan" else REJECT]
 
 

@@ -12,7 +12,7 @@ import pytest
 from acp.exceptions import RequestError
 from acp.schema import HttpMcpServer, McpServerStdio
 
-from donewhen.hooks import Hooks, Refuse
+from donewhen.hooks import Ask, Hooks, Refuse
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.mcp.test_mcp_asking import TODAY
 from tests.examples.test_acp import Editor, command_in, editor, texts
@@ -225,6 +225,21 @@ async def test_a_call_that_is_not_made_is_shown_once(tmp_path: Path) -> None:
     assert [update.status for update in made] == ["in_progress", "completed"]
     assert texts(made[-1]) == ["sent to cem"]
     assert told.decided == ["completed", "failed", "completed"]
+
+
+async def test_what_a_hook_asks_waits_for_a_person_in_every_mode(tmp_path: Path) -> None:
+    """N44, X15: an editor that permits all, by its first option, agrees to nothing; nor does the mode `auto`, which is
+    not offered, because the next call asks as well."""
+    sent = [call("send", to=name) for name in ("ann", "bob")]
+    plan = submit_plan([{"content": "send", "tools": ["send"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": [*sent, finish_step("sent", "s1.2")]}})
+    hooks = Hooks(before_call=[lambda made: Ask(f"Does {made.arguments['to']} know?")])
+    async with editor(model, tmp_path, ["auto", "type", "approve"], hooks=hooks) as told:
+        await told.types("Send it")
+        assert "Does ann know?" in told.text
+        await told.types("approve")
+    assert told.offered[1:] == [["Not now, or I type the answer", "Approve", "Reject"]] * 2
+    model.assert_exhausted()
 
 
 WRITE = submit_plan([{"content": "write", "tools": ["write_file"]}])

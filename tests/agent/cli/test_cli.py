@@ -602,6 +602,14 @@ def test_hooks_from_the_environment(shell: Shell) -> None:
         assert "Is the audit over?" in first.stderr
         second = shell("resume", shell.waiting(), "--approve", DONEWHEN_HOOKS=named)
         assert second.exit_code == Exit.COMPLETED, second.stderr
+    again = [call("list_files"), *COUNTING]
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=again):
+        first = shell.run("--yes", DONEWHEN_HOOKS=named)  # which answers no hook, here nor when it goes on
+        assert first.exit_code == Exit.WAITING, first.stderr
+        assert "Is the audit over?" in first.stderr
+        second = shell("resume", shell.waiting(), "--approve", "--yes", DONEWHEN_HOOKS=named)
+        assert second.exit_code == Exit.WAITING, second.stderr
+        assert shell("resume", shell.waiting(), "--approve", DONEWHEN_HOOKS=named).exit_code == Exit.COMPLETED
     bad = shell.run(DONEWHEN_HOOKS=f"{policy}:none")
     assert bad.exit_code == Exit.USAGE
     assert "DONEWHEN_HOOKS" in bad.stderr
