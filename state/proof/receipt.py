@@ -10,7 +10,7 @@ from donewhen.state.channels import PLANNING, Json
 from donewhen.state.criteria import criteria_of
 from donewhen.state.ledger import MeterRow, meter
 from donewhen.state.proof.evidence import Verdict
-from donewhen.state.proof.journal import call_key, closing_lines, is_failure, is_tool_call, repeated_calls
+from donewhen.state.proof.journal import call_key, closing_lines, is_failure, repeated_calls
 from donewhen.state.records import WRITES, JournalEntry, ModeRow, StepRecord, StepStatus
 from donewhen.state.secrets import conceal, redact, redact_json
 from donewhen.state.settings import Settings
@@ -401,8 +401,18 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
 
 
 def was_looked_at(values: Mapping[str, Any]) -> bool:
-    """Return whether anything was read, or the answer rests on what an earlier request read."""
-    seen = any(is_tool_call(e) and e["effect"] == "read" for e in values.get("journal") or ())
+    """Return whether anything was read, also by a check, or the answer rests on what an earlier request read.
+
+    What a judge looks up to review the answer does not count.
+    """
+    plan, journal = values.get("plan") or {}, values.get("journal") or ()
+    criteria = [
+        *(plan.get("done_when") or ()),
+        *(each for step in plan.get("steps") or () for each in criteria_of(step)),
+    ]
+    checks = {call_key(check["tool"], check["arguments"]) for each in criteria if (check := each.get("check"))}
+    reads = (e for e in journal if e["effect"] == "read" and e.get("made", True))
+    seen = any(e["source"] == "tool" or call_key(e["tool"], e["arguments"]) in checks for e in reads)
     return seen or bool((values.get("ending") or {}).get("earlier"))
 
 

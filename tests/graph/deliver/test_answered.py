@@ -46,6 +46,19 @@ async def test_words_that_rest_on_nothing_looked_at_are_answered() -> None:
         assert flow.told("outcome")[0]["status"] == flow.events[-1]["status"] == "answered"
 
 
+@pytest.mark.parametrize("of_goal", [False, True])
+async def test_a_check_that_read_the_world_has_looked_at_something(of_goal: bool) -> None:
+    """D01, P03: a run whose only read is the check of a criterion, of a step or of the goal, is completed."""
+    proven = [{"text": "it is known", "check": {"tool": "look", "arguments": {"what": "Q69"}}}]
+    told: Json = {"content": "tell", "tools": []}
+    plan = submit_plan([told, told], done_when=proven) if of_goal else submit_plan([{**told, "done_when": proven}])
+    work = {"s1": [finish_step("It is.", "s1.result")], "s2": [finish_step("It is.", "s2.result")]}
+    model = ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": ["It is."] * 2}, strict=False)
+    flow = await play(model, [look], effects=EFFECTS, settings={**FREE, "verification": "grounded"})
+    outcome: Json = dict(flow.run.outcome or {})
+    assert (flow.status, outcome["looked"], outcome["changed"]) == ("completed", True, False)
+
+
 @pytest.mark.parametrize("tools", [([],), (None,), ([], []), (None, [])])
 async def test_steps_that_claim_a_deed_are_audited(tools: tuple[Any, ...]) -> None:
     """Q75, V07: a step without tools, or one that used none, says that it did something: the judge is asked in any
