@@ -185,21 +185,20 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
     reason = str(claim["arguments"].get("unchanged") or record["unchanged"]).strip()
     rejected = proof.rejected()
     objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
-    if language := _language_to_use(proof):
-        objections.append(OTHER_LANGUAGE.format(language=language))
-    if state["is_last"] and not rejected and not objections:
+    is_refused = bool(rejected or objections or _language_to_use(proof))
+    if state["is_last"] and not is_refused:
         answers, ask = [*state["user_answers"], *context.caller.known], partial(question_pause, state)
         refusal, pause = await ask_before_end(context, proof.scope.result, answers, output=proof.output(), ask=ask)
         if pause:
             return _ask_person(proof, pause.dump())
         objections = [refusal] if refusal else []
-        proof.refused_by_hooks = bool(refusal)
-    doubts = [] if rejected or objections else await _audit_result(proof)
+        proof.refused_by_hooks = is_refused = bool(refusal)
+    doubts = [] if is_refused else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
     if proof.unjudged:
         used_up = proof.unjudged.get("lacks")
         return _leave_for_budget(proof, "model_calls") if used_up else _fail_unjudged(proof, proof.unjudged)
-    is_accepted = not (rejected or objections or doubts)
+    is_accepted = not (is_refused or doubts)
     if is_accepted and not claim.get("whole") and await _has_new_words(context):
         return _hear_first(proof)
     emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=is_accepted)
@@ -312,16 +311,18 @@ def _change(proof: StepProof) -> StepChange:
 def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], doubts: list[str]) -> Step:
     """Tell the model why the step is not done; too many refusals fail it.
 
-    `rejected` are verdicts, `objections` come from the runtime and the hooks, `doubts` from a judge. Neither imprecise
-    quotes alone, nor doubts alone that decide no criterion, nor the claim of a plan's calls count as a refusal.
+    `rejected` are verdicts, `objections` come from the runtime and the hooks, `doubts` from a judge. Neither form alone
+    (imprecise quotes, another language), nor doubts alone that decide no criterion, nor the claim of a plan's calls
+    count as a refusal.
     """
     problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]
-    problems += [*objections, *doubts]
+    language = _language_to_use(proof)
+    problems += [*objections, *([OTHER_LANGUAGE.format(language=language)] if language else []), *doubts]
     imprecise = [str(verdict["criterion"]) for verdict in rejected if verdict.get("form")]
     counts = proof.imprecise
     change: StepChange = {
         **_change(proof),
-        "language_told": bool(proof.record["language_told"] or _language_to_use(proof)),
+        "language_told": bool(proof.record["language_told"] or language),
         "imprecise": {**counts, **{number: counts.get(number, 0) + 1 for number in imprecise}},
     }
     if doubts and not rejected:

@@ -448,7 +448,7 @@ async def test_passages_and_cuts_say_once_what_they_show() -> None:
 
 async def test_an_answer_that_declares_another_language_goes_back_once() -> None:
     """Q27, P14: the plan was declared German: a result declared English goes back once, so does a delivery; what the
-    model insists on, and what declares nothing, is taken. Nothing is guessed from the words."""
+    model insists on, and what declares nothing, is taken. It is form, and no refused proof."""
     first = call("submit_plan", title="t", language="de", steps=[{"content": "zähle", "done_when": ["gezählt"]}])
     seen = [{"criterion": 1, "met": True, "evidence": [{"observation": "s1.1"}]}]
 
@@ -460,9 +460,9 @@ async def test_an_answer_that_declares_another_language_goes_back_once() -> None
     for ends, answered in cases:
         rounds = [call("look", where="north"), *ends]
         model = ScriptedModel(roles={"triage": [first], "execute": rounds, "judge": [audit()]})
-        flow = await play(model, [look], effects=EFFECTS, settings=FREE)
+        flow = await play(model, [look], effects=EFFECTS, settings={**FREE, "max_refusals": 1})
         model.assert_exhausted()
-        assert (flow.status, flow.run.answer) == ("completed", answered)
+        assert (flow.status, flow.run.answer, flow.step("s1")["refused"]) == ("completed", answered, 0)
         told = [request.messages[-1].text for request in model.requests if request.role == "execute"][2:]
         assert all("in this language: de" in text for text in told)
     two = call("submit_plan", title="t", language="it", steps=[{"content": "conta"}, {"content": "conta ancora"}])
