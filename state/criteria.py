@@ -42,7 +42,8 @@ _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
 ORDER = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-NUMBER = pattern(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+NUMBER = pattern(r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,3})?")
+_MINUS = str.maketrans("\u2212\ufe63\uff0d", "---")
 PATTERN_SECONDS = 1.0
 
 
@@ -204,11 +205,24 @@ def _equals(wanted: Any, text: str) -> tuple[bool, str]:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+    """Return whether two values are equal as JSON, where true is not 1, at any depth."""
+    try:
+        return bool(left == right) and _has_same_truths(left, right)
+    except RecursionError:
+        return False
+
+
+def _has_same_truths(left: Any, right: Any) -> bool:
+    """Return whether equal values have true and false in the same places."""
+    if isinstance(left, Mapping):
+        return all(_has_same_truths(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return all(map(_has_same_truths, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)
 
 
 def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
-    numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000])]
+    numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000].translate(_MINUS))]
     if len(numbers) != 1:
         return False, f"the result holds {len(numbers)} numbers where one was expected; use a path"
     return math.isclose(

@@ -26,6 +26,8 @@ _ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_COMPARISON = pattern(r"\s*>=?\s*[-+\u2212]?[$€£¥]?\s?\.?\d[^\n]*")
+"""One line that begins with a comparison, `> 100`, and is no quoted line of a mail."""
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
@@ -233,7 +235,8 @@ class SearchedText:
 
     def says(self, quote: str) -> bool:
         """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
-        quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
+        quote = quote if _COMPARISON.fullmatch(quote.rstrip()) else _BLOCKQUOTE.sub("", quote)
+        quote = _HASH.sub(self._whole_hash, quote)
         forms = [quote, *([_ESCAPE.sub(_read_escape, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regroup_digits(form)) != form]

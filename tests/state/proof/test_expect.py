@@ -30,6 +30,10 @@ ROWS = '{"rows": 3, "ok": true, "names": ["a", "b"], "items": [{"n": 1}, {"n": 2
         ({"number": 1234.5}, "The total is 1,234.5 euros"),
         ({"number": 0.33, "tolerance": 0.01}, "0.3333"),
         ({"number": -2}, "-2"),
+        ({"number": -2}, "\u22122"),
+        ({"number": 0.5}, "odds of .5"),
+        ({"number": 5}, "chapter.5"),
+        ({"equals": {"a": [1.0, True]}}, '{"a": [1, true]}'),
     ],
 )
 def test_what_meets_an_expectation(expect: Any, text: str) -> None:
@@ -48,6 +52,11 @@ def test_what_meets_an_expectation(expect: Any, text: str) -> None:
         ({"matches": "^sum"}, "the sum is 5"),
         ({"equals": True}, "1"),
         ({"equals": 1}, "true"),
+        ({"equals": [1]}, "[true]"),
+        ({"equals": {"a": {"b": 0}}}, '{"a": {"b": false}}'),
+        ({"path": "$.items", "value": [{"n": True}, {"n": 2}]}, ROWS),
+        ({"number": 5}, "\u22125"),
+        ({"number": 5}, ".5"),
         ({"path": "$.ok", "value": 1}, ROWS),
         ({"path": "$.gone", "op": "!=", "value": 3}, ROWS),
         ({"path": "$.gone", "op": "exists"}, ROWS),
