@@ -195,7 +195,9 @@ class Delivery(Talk[str]):
     @property
     def needs_audit(self) -> bool:
         """True if the answer is audited before it is delivered."""
-        return self.draft["status"] in ("completed", "partial") and is_audit_due(self.settings, self.values)
+        return self.draft["status"] in ("completed", "partial", "exhausted") and is_audit_due(
+            self.settings, self.values
+        )
 
     async def output_row(self) -> OutputRow | None:
         """Return the receipt's row on the structured result: its problem, or the source of each value."""
@@ -231,6 +233,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         text = delivery.tell(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
         delivery.read_data({})
         delivery.flaw = say_why(delivery.language, "no_data") if form else ""
+        # What was found about the refused words repeats them.
+        delivery.audit, delivery.verdicts = None, [each for each in delivery.verdicts if each.get("by") != "judge"]
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
     text = await _tell_late(delivery, text)
     status = _status_with_goal(delivery, status, code, settings.verification)
@@ -594,7 +598,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
     if (answer := await delivery.run(WRITER)) or not delivery.written:
         return answer
     # The answer that was sent back is the only one, so it is delivered, and its notes say what is wrong with it.
-    if delivery.needs_audit and delivery.audit is None:
+    if delivery.needs_audit and delivery.audit is None and not await _ask_hooks(delivery, delivery.written):
         await _audit(delivery, delivery.written)
     return delivery.tell(await delivery.with_closing_notes())
 
@@ -621,12 +625,12 @@ async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
     flaws, goal = delivery.read_data(arguments, written), list(plan.get("done_when") or ())
     unmet = await _find_unmet(delivery, goal, arguments, written) if goal else []
     problems = [(NOT_PROVEN, unmet if delivery.draft["status"] == "completed" else []), (NOT_IN_FORM, flaws)]
-    if again := not delivery.sent_back:
-        refused, planning = await _ask_hooks(delivery, written), delivery.values["planning"]
-        problems.append((REFUSED, [refused] if refused else []))
-        if wanted := other_language(arguments.get("language"), settings.speaks, planning["language"]):
-            problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
-    if delivery.needs_audit and not (again and any(details for _, details in problems)):
+    again, refused = not delivery.sent_back, await _ask_hooks(delivery, written)
+    problems.append((REFUSED, [refused] if refused else []))
+    planned_language = delivery.values["planning"]["language"]
+    if again and (wanted := other_language(arguments.get("language"), settings.speaks, planned_language)):
+        problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
+    if delivery.needs_audit and not refused and not (again and any(details for _, details in problems)):
         problems.append((DOUBTED, await _audit(delivery, written)))
     if not again or delivery.lacks():
         return []
@@ -657,6 +661,7 @@ WRITER: Role[Delivery, str | None] = Role(
 async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, text: str) -> list[str]:
     """Return the unproven criteria of the goal, and store the verdicts."""
     context, settings = delivery.context, delivery.context.runtime.context
+    delivery.verdicts = []
     claims = read_goal_check(arguments.get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims

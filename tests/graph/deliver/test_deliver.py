@@ -6,7 +6,7 @@ import pytest
 
 from donewhen import Agent, Executor, Limits, Models, Settings
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
+from donewhen.testing import ScriptedModel, audit, call, finish_step, give_up, reply
 from tests.kit.flows import FREE, Flow, one_step, play, steps
 
 TWO = [{"content": "look", "tools": ["look"]}, {"content": "write", "tools": None}]
@@ -94,6 +94,18 @@ async def test_an_answer_printed_as_a_decision_is_unpacked_and_any_other_is_whol
     flow = await run(steps(["a", "b"], rounds, deliver=[written]))
     assert flow.run.answer == answer
     assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == answer
+
+
+async def test_an_answer_at_a_limit_is_audited_while_calls_are_left() -> None:
+    """D03, V03, V07: of an exhausted run too, the answer says what of it is doubted, or that nobody audited it."""
+    for limits, judge, said in (
+        ({"rounds": 3}, [audit((1, "no", "no pear was cut"))] * 2, "Not shown: “The pear is cut.” — no pear was cut"),
+        ({"model_calls": 5}, [], "Nobody audited this answer (the limit of model calls was reached)"),
+    ):
+        model = steps(TWO, {"s1": LOOKED, "s2": [call("look")]}, deliver=["The pear is cut."] * 2, judge=judge)
+        flow = await run(model, limits=Limits(**limits), on_exhausted="deliver")
+        assert flow.status == "exhausted"
+        assert said in flow.run.answer
 
 
 @pytest.mark.parametrize("key", ["output_tokens", "input_tokens", "cost_usd"])

@@ -18,12 +18,13 @@ def clock() -> str:
     return "14:05 in Asia/Tokyo"
 
 
-def planned(*deliver: Any, done_when: Any = GOAL, **rounds: Any) -> Any:
+def planned(*deliver: Any, done_when: Any = GOAL, judge: Any = None, **rounds: Any) -> Any:
     replies = {
         "s1": [call("clock"), finish_step("seen", ("s1.1", "Asia/Tokyo"))],
         "s2": [finish_step("said", "s2.result")],
     }
-    return steps([], {**replies, **rounds}, triage=[submit_plan(TWO, done_when=done_when)], deliver=list(deliver))
+    roles = {"triage": [submit_plan(TWO, done_when=done_when)], **({"judge": judge} if judge else {})}
+    return steps([], {**replies, **rounds}, deliver=list(deliver), **roles)
 
 
 def delivered(text: str, *evidence: Any, met: bool = True) -> Any:
@@ -55,6 +56,14 @@ async def test_an_answer_that_proves_nothing_is_sent_back_once() -> None:
     model.assert_exhausted()
     assert (flow.status, flow.run.answer) == ("completed", "It is 14:05.")
     assert "its goal_check does not hold" in model.requests[-1].text
+
+
+async def test_an_answer_is_proven_by_its_own_goal_check() -> None:
+    """D06: what was cited for the answer that was sent back proves nothing of the next one, which cites nothing."""
+    first, second = delivered("It is 14:05 on a Friday.", ("s1.1", "14:05")), call("deliver", text="I cannot say.")
+    model = planned(first, second, judge=[audit((1, "no", "no day was seen")), audit()])
+    flow = await play(model, [clock], effects={"clock": "read"})
+    assert (flow.status, flow.run.receipt["criteria"][0]["verdict"]) == ("partial", "unverified")
 
 
 async def test_an_unproven_answer_is_never_shown_without_its_notes() -> None:

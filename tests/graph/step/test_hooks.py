@@ -1,6 +1,7 @@
 """Hooks: an organisation's policies refuse, ask and observe, wherever a call is made and a run ends."""
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -354,6 +355,16 @@ async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld
         flow = await play(two_steps(*written), hooks=Hooks(before_end=[no_names]), settings=GROUNDED)
         assert (flow.status, "Ann" in flow.run.answer) == (status, False)
     assert flow.run.answer.startswith("A policy refuses to deliver the answer: no names")
+
+
+async def test_what_a_hook_refuses_to_deliver_is_shown_to_no_judge_and_kept_nowhere() -> None:
+    """V03, V07: neither the first answer nor the next one, which is not sent back again."""
+    model = two_steps("Call Mallory.", "Call Mallory now.")
+    hooks = Hooks(before_end=[lambda end: Refuse("no names") if "Mallory" in end.text else None])
+    flow = await play(model, hooks=hooks, settings=FREE)
+    assert (flow.run.outcome["code"], flow.run.receipt["audit"]) == ("refused", None)
+    assert "Mallory" not in json.dumps([flow.run.outcome, *flow.told("audit")])
+    assert not [request for request in model.requests if request.role == "judge"]
 
 
 async def test_a_person_is_asked_before_the_end() -> None:
