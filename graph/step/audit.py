@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit
 from donewhen.graph.llm.ask import Question
-from donewhen.graph.llm.attachments import with_images
+from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import profile_text, statement_lines
 from donewhen.graph.llm.dialogue import dialogue_text
 from donewhen.graph.llm.history import (
@@ -159,6 +159,7 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
         _tool_lines(context, subject),
         accepted=[sentence for sentence in sentences if sentence in accepted],
     )
+    get_model, attached = partial(deps.model, "judge", settings), subject.run.get("attachments") or ()
     judge = _Judge(
         context,
         subject,
@@ -167,7 +168,10 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
         reads,
         reserve,
         settings.audit_calls,
-        messages=[SystemMessage(instructions("audit")), HumanMessage(brief_text)],
+        messages=[
+            SystemMessage(instructions("audit")),
+            await brief_message(brief_text, attached, context.runtime, get_model),
+        ],
     )
     audit_row = await judge.run(JUDGE)
     if not audit_row["problem"]:

@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, Executor, GoalError, Settings, build_graph
+from donewhen import Agent, Executor, GoalError, Models, Settings, build_graph
 from donewhen.graph.llm.history import count_tokens
-from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import Request, ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
 from tests.kit.flows import FREE
 
 PIXELS = base64.b64encode(b"\x89PNG" + bytes(range(256)) * 40).decode()
@@ -33,8 +33,8 @@ def shown(asked: Request) -> list[Any]:
     return [part for part in parts if isinstance(part, dict) and part["type"] != "text"]
 
 
-def working() -> ScriptedModel:
-    return ScriptedModel(roles={"triage": [PLAN], "execute": dict(WORK), "deliver": ["A cat on a mat."]})
+def working(**roles: Any) -> ScriptedModel:
+    return ScriptedModel(roles={"triage": [PLAN], "execute": dict(WORK), "deliver": ["A cat on a mat."], **roles})
 
 
 async def test_images_reach_planning_and_every_step(tmp_path: Path) -> None:
@@ -52,6 +52,19 @@ async def test_images_reach_planning_and_every_step(tmp_path: Path) -> None:
         assert not any(PIXELS[:200] in str(state.tasks) for state in states if state.next != ("__start__",))
         await agent.delete(run.thread_id)
     assert PIXELS[:200].encode() not in path.read_bytes()
+
+
+async def test_the_judge_sees_what_the_work_was_about() -> None:
+    """V09, A1: sentences about a picture are held against it; a judge that takes none is told that it was there."""
+    for sees in (True, False):
+        judge = ScriptedModel(roles={"judge": [audit()]})
+        judge.profile = {"image_inputs": sees}
+        models = Models(working(), {"judge": judge})
+        async with Agent(models, storage="memory:", settings=FREE) as agent:
+            await agent.start(request(IMAGE))
+        (asked,) = judge.requests
+        assert shown(asked) == [IMAGE][: int(sees)]
+        assert ("not shown: this model does not take it" in asked.text) is not sees
 
 
 async def test_without_a_store_they_go_along() -> None:
