@@ -35,7 +35,14 @@ from donewhen.graph.round import Role
 from donewhen.graph.step.audit import Subject, audit, audit_record, is_audit_due, trace_output
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
-from donewhen.graph.step.prove import OTHER_LANGUAGE, Proof, check_criteria, recalled_spans, with_whole_texts
+from donewhen.graph.step.prove import (
+    OTHER_LANGUAGE,
+    Proof,
+    check_criteria,
+    recalled_spans,
+    refresh_stale_reads,
+    with_whole_texts,
+)
 from donewhen.graph.step.talk import Talk
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import run_in_thread
@@ -670,6 +677,7 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     recalled = recalled_spans((delivery.values.get("steps") or {}).values())
     scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
     proof = Proof(context, goal, claims, scope)
+    await refresh_stale_reads(proof)
     if used_up := await check_criteria(proof):
         note = say_why(delivery.language, "limit", key=amount_name(delivery.language, used_up))
         for number in claims.keys() - proof.verdicts.keys():

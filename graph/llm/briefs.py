@@ -26,7 +26,7 @@ from donewhen.state.plan.plan import answering_step
 from donewhen.state.plan.planning import starting_plan
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
-from donewhen.state.proof.journal import APPROVED, user_statements
+from donewhen.state.proof.journal import APPROVED, find_later_change, user_statements
 from donewhen.state.reading.decisions import PROGRAM, answering_finish_tool, control_tools
 from donewhen.state.records import Call, PlanningRecord
 from donewhen.state.settings import Profile, Settings
@@ -434,7 +434,11 @@ def delivery_brief(
     values: Mapping[str, Any], receipt: Mapping[str, Any], settings: Settings, reason: str, fence: str = ""
 ) -> str:
     """Render the delivery's brief: the receipt in words, with the observations that are its evidence."""
-    seen = {entry["id"]: entry["text"] for entry in values.get("journal") or ()}
+    journal = values.get("journal") or ()
+    seen = {entry["id"]: entry["text"] for entry in journal}
+    cited = {e["observation"] for row in receipt["steps"] for item in row["criteria"] for e in item["evidence"]}
+    reads = [n for n, each in enumerate(journal) if each["id"] in cited and each["effect"] == "read"]
+    outdated = {journal[n]["id"] for n in reads if find_later_change(journal, n)}
     most = _chars_per_result(sum(1 for row in receipt["steps"] if row["result"]))
     goal_criteria = (values.get("plan") or {}).get("done_when") or ()
     why = f" ({reason})" if reason and receipt["status"] != "completed" else ""
@@ -442,7 +446,7 @@ def delivery_brief(
     for row in receipt["steps"]:
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
         lines += [framed(key, row[key][:most], fence, step=row["id"]) for key in ("result", "reason") if row[key]]
-        lines += [_proof_lines(item, seen, fence, with_ids=bool(goal_criteria)) for item in row["criteria"]]
+        lines += [_proof_lines(item, seen, outdated, fence, with_ids=bool(goal_criteria)) for item in row["criteria"]]
     return brief(
         section("fence", fence),
         section("goal", values["goal"]),
@@ -456,15 +460,19 @@ def delivery_brief(
     )
 
 
-def _proof_lines(item: Mapping[str, Any], seen: Mapping[str, str], fence: str, *, with_ids: bool) -> str:
+def _proof_lines(
+    item: Mapping[str, Any], seen: Mapping[str, str], outdated: Collection[str], fence: str, *, with_ids: bool
+) -> str:
     """Render a criterion, its verdict, and its proof: the quote, else the beginning of the observation.
 
-    The ids of the observations are for a delivery that has to cite them, for criteria of the goal.
+    The ids of the observations are for a delivery that has to cite them, for criteria of the goal; what was read of
+    something that was changed later (`outdated`) is marked.
     """
     proofs = []
     for e in item["evidence"]:
         proof = " ".join(str(e.get("quote") or seen.get(e["observation"], ""))[:PROOF_CHARS].split())
-        proofs += [f"[{e['observation']}] {proof}" if with_ids else proof] if proof else []
+        note = ", as it was before a change" if e["observation"] in outdated else ""
+        proofs += [f"[{e['observation']}{note}] {proof}" if with_ids else proof] if proof else []
     said = "; ".join(proofs)
     line = f"criterion {item['text']}: {item['verdict']}"
     return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line

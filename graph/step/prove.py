@@ -463,7 +463,7 @@ def recalled_spans(records: Iterable[StepRecord]) -> dict[str, list[list[int]]]:
     return spans
 
 
-async def refresh_stale_reads(proof: StepProof) -> None:
+async def refresh_stale_reads(proof: Proof) -> None:
     """Repeat cited reads whose subject has changed since, as far as the budget allows."""
     context, scope = proof.context, proof.scope
     fresh: dict[str, JournalEntry] = {}

@@ -22,17 +22,16 @@ def _evidence(**properties: Any) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "object", "properties": properties, "required": ["observation"]}}
 
 
-def _goal_check(**more: Any) -> dict[str, Any]:
-    properties = {
+_CLAIM = {
+    "type": "object",
+    "properties": {
         "criterion": {"type": "integer"},
         "met": {"type": "boolean"},
-        "evidence": _evidence(**_CITED, **more),
-    }
-    item = {"type": "object", "properties": properties, "required": ["criterion", "met", "evidence"]}
-    return {"type": "array", "items": item}
-
-
-_GOAL_CHECK = _goal_check(before=_BEFORE)
+        "evidence": _evidence(**_CITED, before=_BEFORE),
+    },
+    "required": ["criterion", "met", "evidence"],
+}
+_GOAL_CHECK = {"type": "array", "items": _CLAIM}
 _CRITERIA = {"type": "array", "items": {"anyOf": [_TEXT, {"type": "object"}]}}
 _STEP = {
     "type": "object",
@@ -138,7 +137,7 @@ _ALL = {
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
-        _tool("deliver", "Deliver the answer.", ["text"], text=_TEXT, goal_check=_goal_check(), language=_LANGUAGE),
+        _tool("deliver", "Deliver the answer.", ["text"], text=_TEXT, goal_check=_GOAL_CHECK, language=_LANGUAGE),
         _tool(
             "audit",
             "Say what is shown.",

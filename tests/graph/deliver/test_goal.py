@@ -1,8 +1,10 @@
 """The goal has a `done_when` of its own: what the user holds in hand is proven when the answer is delivered (D06)."""
 
+import json
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, audit, call, criterion, finish_step, finish_task, submit_plan
@@ -64,6 +66,40 @@ async def test_an_answer_is_proven_by_its_own_goal_check() -> None:
     model = planned(first, second, judge=[audit((1, "no", "no day was seen")), audit()])
     flow = await play(model, [clock], effects={"clock": "read"})
     assert (flow.status, flow.run.receipt["criteria"][0]["verdict"]) == ("partial", "unverified")
+
+
+async def test_what_was_read_before_a_change_can_be_cited_as_it_was() -> None:
+    """D06, H4, V06: the brief marks it, `deliver` takes `before`; what still stands there is read again and counts."""
+    content = {"a": "v1\nkept"}
+
+    def read(path: str) -> str:
+        """Read a file."""
+        return content[path]
+
+    def write(path: str, text: str) -> str:
+        """Write a file."""
+        content[path] = text
+        return "written"
+
+    tools = [
+        StructuredTool.from_function(each, metadata={"effect": effect, "targets": ["path"]})
+        for each, effect in ((read, "read"), (write, "write"))
+    ]
+    plan = [{"content": "read a", "tools": ["read"]}, {"content": "write a", "tools": ["write"]}]
+    work = {
+        "s1": [call("read", path="a"), finish_step("v1", ("s1.1", "v1"))],
+        "s2": [call("write", path="a", text="v2\nkept"), finish_step("v2", ("s2.1", "v2"))],
+    }
+    was = {"observation": "s1.1", "quote": "v1", "before": True}
+    proof = [{"criterion": 1, "met": True, "evidence": [was]}, criterion(2, ("s1.1", "kept"))]
+    planned = submit_plan(plan, done_when=["the old version is named", "the rest is kept"])
+    model = steps([], work, triage=[planned], deliver=[call("deliver", text="It was v1.", goal_check=proof)])
+    flow = await play(model, tools, settings=FREE)
+    model.assert_exhausted()
+    assert (flow.status, [entry["id"] for entry in flow.journal][-1]) == ("completed", "goal.1")
+    asked = model.requests[-1]
+    assert "[s1.1, as it was before a change] v1" in asked.text
+    assert "before" in json.dumps(asked.tools)
 
 
 async def test_an_unproven_answer_is_never_shown_without_its_notes() -> None:
