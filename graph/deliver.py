@@ -100,6 +100,7 @@ BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` if not for the audit."""
 NO_CALLS = "it holds a tool call as text, and none is made any more; deliver the answer from what was found"
 REFUSED = "deliver another answer, without what was refused"
+TOO_LONG = "it has {length:,} characters, and at most {most:,} are delivered; say less"
 NOT_IN_FORM = "deliver it again, with an `output` that fits its schema"
 EXAMPLE = "A good reply is one call of deliver and nothing else."
 
@@ -628,22 +629,32 @@ async def _read_text(delivery: Delivery, message: AIMessage, decision: Decision)
 async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
     """Check an answer against the goal's criteria, the form, the hooks and a judge; return what to send back, once."""
     arguments, settings, plan = decision.arguments, delivery.settings, delivery.values.get("plan") or {}
-    written = delivery.written = str(arguments["text"]).strip()[:ANSWER_CHARS]
-    flaws, goal = delivery.read_data(arguments, written), list(plan.get("done_when") or ())
+    whole = str(arguments["text"]).strip()
+    written = delivery.written = _cut_answer(whole)
+    flaws, goal = delivery.read_data(arguments, whole), list(plan.get("done_when") or ())
     unmet = await _find_unmet(delivery, goal, arguments, written) if goal else []
     problems = [(NOT_PROVEN, unmet if delivery.draft["status"] == "completed" else []), (NOT_IN_FORM, flaws)]
     again, refused = not delivery.sent_back, await _ask_hooks(delivery, written)
     problems.append((REFUSED, [refused] if refused else []))
+    if written != whole:
+        problems.append((TOO_LONG.format(length=len(whole), most=ANSWER_CHARS), [""]))
     planned_language = delivery.values["planning"]["language"]
     if again and (wanted := other_language(arguments.get("language"), settings.speaks, planned_language)):
         problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
     if delivery.needs_audit and not refused and not (again and any(details for _, details in problems)):
         problems.append((DOUBTED, await _audit(delivery, written)))
     if not again or delivery.lacks():
+        if written != whole:
+            emit(delivery.runtime, "note", text=f"The answer had {len(whole):,} characters and was cut.")
         return []
     objections = [f"{why}: {'; '.join(details)}".removesuffix(": ") for why, details in problems if details]
     delivery.sent_back = bool(objections)
     return objections
+
+
+def _cut_answer(text: str) -> str:
+    """Return the text; if it is too long, its beginning up to a space, with a mark."""
+    return text if len(text) <= ANSWER_CHARS else f"{text[:ANSWER_CHARS].rsplit(None, 1)[0]} […]"
 
 
 async def _take(delivery: Delivery, message: AIMessage, decision: Decision) -> str:

@@ -96,6 +96,18 @@ async def test_an_answer_printed_as_a_decision_is_unpacked_and_any_other_is_whol
     assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == answer
 
 
+async def test_an_answer_that_is_too_long_is_never_cut_without_a_word() -> None:
+    """D03: it goes back once; the next one is cut between two words, with a mark, and people are told how much."""
+    long, done = "apple " * 10_000, {"s1": LOOKED, "s2": [finish_step("ok", "s2.result")]}
+    model = steps(TWO, done, deliver=[long, "Three apples."])
+    assert (await run(model, verification="grounded")).run.answer == "Three apples."
+    assert "it has 59,999 characters, and at most 50,000 are delivered" in model.requests[-1].text
+    flow = await run(steps(TWO, done, deliver=[long, long]), verification="grounded")
+    assert flow.run.answer.endswith("apple apple […]")
+    assert len(flow.run.answer) <= 50_010
+    assert "The answer had 59,999 characters and was cut." in [event["text"] for event in flow.told("note")]
+
+
 async def test_an_answer_at_a_limit_is_audited_while_calls_are_left() -> None:
     """D03, V03, V07: of an exhausted run too, the answer says what of it is doubted, or that nobody audited it."""
     for limits, judge, said in (
