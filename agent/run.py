@@ -114,10 +114,12 @@ def read_run(
         language=str(values.get("language") or "en"),
         problem=_problem_of(pending) or str((values.get("ending") or {}).get("problem") or ""),
     )
-    if outcome is None or status in ("waiting", "running"):
+    has_ended = status not in ("waiting", "running")
+    if outcome is None or not (has_ended or (values.get("ending") or {}).get("again")):
         return run
     output = _output(values, outcome, form)
-    return replace(run, answer=outcome["text"], output=output, outcome=outcome, receipt=outcome["receipt"])
+    run = replace(run, answer=outcome["text"], output=output, receipt=outcome["receipt"])
+    return replace(run, outcome=outcome) if has_ended else run  # it is audited again, and may end otherwise
 
 
 def _output(values: Json, outcome: Outcome, form: OutputForm | None) -> Any:

@@ -1,5 +1,6 @@
 """`agent.audit`: a finished run is audited later, where nobody did or once more, by whichever judge there is now."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,27 @@ async def test_a_goal_of_its_own_is_decided_by_the_later_judge(tmp_path: Path) -
     verdicts = [each.receipt["criteria"][0]["verdict"] for each in audits]
     assert verdicts == ["proven", "unverified", "proven", "unverified"]
     assert audits[-1].receipt["criteria"][0]["note"] == "part of the goal is not met"
+
+
+async def test_an_audit_that_is_cut_off_hides_nothing(tmp_path: Path) -> None:
+    """R02, V07: until it goes on, the run has the answer and the receipt that it had; both ways on lead to its end."""
+    begun = asyncio.Event()
+
+    async def hangs(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    for goes_on in (True, False):
+        folder = tmp_path / str(goes_on)
+        folder.mkdir()
+        begun.clear()
+        async with agent_of(folder, model(audit(count=2), hangs, DOUBT)) as agent:
+            before = await agent.start("Tell Ann the total", thread_id="t")
+            task = asyncio.create_task(agent.audit("t"))
+            await begun.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            cut = await agent.get("t")
+            assert (cut.status, cut.answer, cut.receipt) == ("running", before.answer, before.receipt)
+            after = await agent.resume("t") if goes_on else await agent.cancel("t")
+            assert (after.status, RESULT in after.answer) == ("partial" if goes_on else "completed", True)
