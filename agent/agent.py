@@ -421,21 +421,29 @@ class Agent:
 
         A working run stops at its next clean point. What takes longer than two seconds is cut off, whoever drives the
         run; a call with effects gets 5 more, so that its outcome is known. The receipt lists a write whose outcome is
-        unknown. A finished run is returned unchanged.
+        unknown. A finished run is returned unchanged, and a request that begins meanwhile is left alone.
         Raises UnknownThread, and ThreadBusy if the run's process does not react for 90 seconds.
         """
-        thread_id, deadline = id_of(thread_id), asyncio.get_running_loop().time() + CANCEL_PATIENCE
+        given, deadline = thread_id, asyncio.get_running_loop().time() + CANCEL_PATIENCE
+        thread_id, request = await self._find_request(given)
+        if isinstance(given, Run) and request is None:
+            return given
         while True:
             try:
-                run = await self._runner.cancel(thread_id, reason)
+                run = await self._runner.cancel(thread_id, reason, request or "")
                 self._tools_by_thread.pop(thread_id, None)
                 return run
             except ThreadBusy:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
             async with self.storage.writer() as (_, store):
-                await request_cancel(store, thread_id, reason)
+                await request_cancel(store, thread_id, reason, request or "")
             await asyncio.sleep(0.2)
+
+    async def _find_request(self, thread_id: str | Run) -> tuple[str, str | None]:
+        """Return the thread and the id of its last request; None if that is not the one of an ended run given here."""
+        run, thread_id = thread_id if isinstance(thread_id, Run) else None, id_of(thread_id)
+        return thread_id, await self._runner.find_request(thread_id, run)
 
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
         """Let a judge audit the answer of a finished run, for the first time or again.
@@ -458,9 +466,14 @@ class Agent:
         changed since is refused, and then nothing is touched. What commands, other tools and agents elsewhere did is
         named in `beyond`. The receipt and the answer say what was undone; what was undone stays so if this is called
         again. With `dry_run`, nothing is changed, and the report says what would be.
-        Raises ThreadWaiting for a run that is not finished, ThreadBusy, UnknownThread, ConfigError for an unknown step.
+        Raises ThreadWaiting for a run that is not finished, ThreadBusy, UnknownThread, ConfigError for an unknown step,
+        and for a Run that a later request followed, unless `step` names the request.
         """
-        return await self._runner.undo(id_of(thread_id), step, dry_run=dry_run)
+        id, request = await self._find_request(thread_id)
+        if request is None and ":" not in (step or ""):
+            hint = "give the thread's id to undo its last one, or a step with the number of its request, such as '1:s3'"
+            raise ConfigError(f"undo: another request followed this run on thread {id!r}; {hint}")
+        return await self._runner.undo(id, step, dry_run=dry_run)
 
     async def tell(self, thread_id: str | Run, text: str) -> None:
         """Say something to a run; planning and the working steps follow it from their next round on.

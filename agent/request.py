@@ -225,6 +225,11 @@ def queued_request(row: Mapping[str, Any]) -> str:
     return next((id for id in reversed(_queued_ids(row)) if id), "")
 
 
+def request_of(row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Return the id of the message of a thread's last request, begun or not; "" if an older version began it."""
+    return queued_request(row) if is_not_begun(row, values) else str(values.get("request") or "")
+
+
 def queued_goal(row: Mapping[str, Any]) -> str:
     """Return the whole goal of a thread's stored request; "" if the row has none."""
     return "".join(message.text.strip() for message in _queued_messages(row)[-1:])

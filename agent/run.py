@@ -88,6 +88,13 @@ def id_of(thread: object) -> str:
     return check_thread_id(thread_id)
 
 
+def is_of_last_request(run: Run, values: Mapping[str, Any]) -> bool:
+    """Return whether an ended run is still the last of its thread; audits and undos leave this part of its receipt."""
+    own: Mapping[str, Any] = run.receipt or {}
+    last = (values.get("outcome") or {}).get("receipt") or {}
+    return all(own.get(key) == last.get(key) for key in ("goal", "plan", "steps"))
+
+
 def read_run(
     thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:

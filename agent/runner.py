@@ -53,8 +53,16 @@ from donewhen.agent.gate import (
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal
-from donewhen.agent.run import Run, interrupted_tasks, read_left_behind, read_run, require_thread, unknown_thread
+from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal, request_of
+from donewhen.agent.run import (
+    Run,
+    interrupted_tasks,
+    is_of_last_request,
+    read_left_behind,
+    read_run,
+    require_thread,
+    unknown_thread,
+)
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.stream import LiveRun
@@ -453,7 +461,7 @@ class Runner:
         request.check_owner(thread.thread_id, thread.row)
         snapshot = None if last_turn(thread.row) and not request.id else await thread.read()
         if snapshot and request.is_delivered(thread.thread_id, thread.row, snapshot.values):
-            return run_now(thread.thread_id, thread.row, snapshot, self.form)
+            return await self._run_of(thread.graph, thread.thread_id, thread.row, snapshot, request.id, request.goal)
         if snapshot and not request.restart:
             check_free(thread.thread_id, thread.row, snapshot, OR_RESTART)
         return await self.begin(thread, request, snapshot, queue="")
@@ -500,9 +508,10 @@ class Runner:
         deadline, before = time.monotonic() + SUBMIT_PATIENCE, None
         while True:
             async with self.storage.reader() as (saver, store):
-                row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            if request.is_delivered(thread_id, row, snapshot.values):
-                return run_now(thread_id, row, snapshot, self.form)
+                graph = on_saver(self.graph, saver, store)
+                row, snapshot = await read_consistent(graph, store, thread_id)
+                if request.is_delivered(thread_id, row, snapshot.values):
+                    return await self._run_of(graph, thread_id, row, snapshot, request.id, request.goal)
             at_work = row.get("updated") if row.get("status") == "running" else None
             if time.monotonic() >= deadline or (at_work and at_work == before):
                 return None
@@ -751,7 +760,7 @@ class Runner:
     @asynccontextmanager
     async def _listen_for_cancel(self, thread: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[str]]:
         """Listen for a cancellation during the block; yield the task that ends with its reason."""
-        cancellation = asyncio.create_task(self.cancels.wait(thread.store, thread.thread_id, call.cancel))
+        cancellation = asyncio.create_task(self.cancels.wait(thread.store, thread.thread_id, call.cancel, call.request))
         try:
             yield cancellation
         finally:
@@ -966,10 +975,41 @@ class Runner:
 
     # Ending ------------------------------------------------------------------------------------------------------
 
-    async def cancel(self, thread_id: str, reason: str) -> Run:
-        """End a run that waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy."""
+    async def find_request(self, thread_id: str, run: Run | None) -> str | None:
+        """Return the id of a thread's last request; None if `run` has ended and another one followed it."""
+        async with self.storage.reader() as (saver, store):
+            row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
+        unbegun = is_not_begun(row, snapshot.values)
+        if run and run.receipt and (unbegun or not is_of_last_request(run, snapshot.values)):
+            return None
+        return request_of(row, snapshot.values)
+
+    async def cancel(self, thread_id: str, reason: str, request: str) -> Run:
+        """End the run of this request if it waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy.
+
+        A thread that has another request by now is left alone; then the run of this one is returned as it ended.
+        """
         async with self.hold(thread_id) as thread:
+            snapshot = await thread.read()
+            if request and request_of(thread.row, snapshot.values) != request:
+                return await self._run_of(thread.graph, thread_id, thread.row, snapshot, request)
             return await self.end_cancelled(thread, reason)
+
+    async def _run_of(
+        self, graph: Compiled, thread_id: str, row: Json, snapshot: StateSnapshot, request: str, goal: str = ""
+    ) -> Run:
+        """Return the run of a request that a thread has or had; of an earlier one, as it was when the next one began.
+
+        One that never began because another took its place, or whose state is not kept, is `cancelled`.
+        """
+        if request_of(row, snapshot.values) in (request, ""):
+            return run_now(thread_id, row, snapshot, self.form)
+        async for later in graph.aget_state_history(make_config(thread_id), filter={"source": "input"}):
+            if later.values.get("request") == request and later.parent_config:
+                return read_run(thread_id, await graph.aget_state(later.parent_config), settings_in(row), self.form)
+        if snapshot.values.get("request") == request:  # the next one has not begun
+            return read_run(thread_id, snapshot, settings_in(row), self.form)
+        return Run(thread_id, "cancelled", goal=goal, problem="another request took its place on the thread")
 
     async def withdraw(self, thread_id: str, reason: str) -> None:
         """End a queued run that has not begun, as cancelled; one that has begun stays as it is."""

@@ -410,23 +410,33 @@ async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None
 CANCEL = ("donewhen", "cancel")
 
 
-async def request_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
-    """Ask the worker of a thread to end its run. Work that begins later forgets it: repeat it until the run ended."""
-    await store.aput((*CANCEL, store_label(thread_id)), "asked", {"reason": reason}, index=False)
+async def request_cancel(store: ThreadStore, thread_id: str, reason: str, request: str = "") -> None:
+    """Ask the worker of a thread to end its run. Work that begins later forgets it: repeat it until the run ended.
+
+    `request`: the id of the request that is meant, so that none that begins right now is ended.
+    """
+    await store.aput((*CANCEL, store_label(thread_id)), "asked", {"reason": reason, "request": request}, index=False)
+
+
+_Listening = tuple[asyncio.Future[str], str]
+"""The coming reason of a cancellation, and the request that may be cancelled; "" for any."""
 
 
 class CancelListener:
     """Waits for requests to cancel an agent's working runs; one of the runs polls for all, once a second."""
 
     def __init__(self) -> None:
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[str]]] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Listening]] = WeakKeyDictionary()
 
-    async def wait(self, store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
-        """Wait until the run is cancelled from any process; drain it, and return the reason."""
+    async def wait(self, store: ThreadStore, thread_id: str, drain: Callable[[], None], request: str = "") -> str:
+        """Wait until the run is cancelled from any process; drain it, and return the reason.
+
+        `request`: the id of the request that begins with the run, if one does.
+        """
         loop = asyncio.get_running_loop()
         runs = self._loops.setdefault(loop, {})
         reason: asyncio.Future[str] = loop.create_future()
-        runs[thread_id] = reason
+        runs[thread_id] = (reason, request)
         try:
             while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
                 if next(iter(runs)) == thread_id:
@@ -439,12 +449,14 @@ class CancelListener:
         drain()
         return reason.result()
 
-    async def _read_requests(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
+    async def _read_requests(self, store: ThreadStore, runs: Mapping[str, _Listening]) -> None:
         items, _ = await store.read_each(CANCEL)
-        reasons = {item.namespace[-1]: str(item.value.get("reason")) for item in items}
-        for thread_id, reason in runs.items() if reasons else ():
-            if store_label(thread_id) in reasons and not reason.done():
-                reason.set_result(reasons[store_label(thread_id)])
+        asked = {item.namespace[-1]: item.value for item in items}
+        for thread_id, (reason, request) in runs.items() if asked else ():
+            value = asked.get(store_label(thread_id))
+            is_meant = value is not None and (not request or (value.get("request") or request) == request)
+            if value is not None and is_meant and not reason.done():
+                reason.set_result(str(value.get("reason")))
 
 
 async def forget_cancel(store: ThreadStore, thread_id: str) -> None:

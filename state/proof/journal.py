@@ -219,7 +219,7 @@ def entries_for_next_request(values: Mapping[str, Any]) -> list[JournalEntry]:
     """
     turn = values.get("turn", 1)
     observed = [e for e in values.get("journal") or () if e["source"] in ("tool", "check") or e.get("heard")]
-    fresh: list[JournalEntry] = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in observed[-MOST_BEFORE:]]
+    fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in observed[-MOST_BEFORE:]]
     return [*(values.get("before") or ()), *fresh][-MOST_BEFORE:]
 
 

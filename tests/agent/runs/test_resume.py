@@ -310,6 +310,34 @@ async def test_a_request_that_is_sent_again_is_carried_out_once(storage: Storage
     model.assert_exhausted()
 
 
+async def test_a_request_that_is_sent_again_gets_its_own_run_back(storage: Storage) -> None:
+    """C06: not that of the request after it: while that one waits, is queued or has ended, or if it took its place."""
+    plan = submit_plan([{"content": "Say it", "done_when": ["said"]}])
+    model = ScriptedModel(roles={"triage": [answer("rain"), plan, answer("hello")]}, strict=False)
+    async with Agent(model, storage=storage) as agent:
+
+        async def deliver(goal: str, id: str, **options: Any) -> tuple[Any, ...]:
+            run = await agent.start(goal, request_id=id, thread_id="chat", **options)
+            return run.goal, run.status, run.answer, run.receipt
+
+        first = await deliver("Weather?", "w1")
+        assert (await deliver("Price?", "p1"))[1] == "waiting"
+        assert await deliver("Weather?", "w1") == first
+        cancelled = await agent.cancel("chat")
+        second = (cancelled.goal, cancelled.status, cancelled.answer, cancelled.receipt)
+        assert [await deliver("Weather?", "w1"), await deliver("Price?", "p1")] == [first, second]
+        await agent.submit("Never begun", request_id="n1", thread_id="chat")
+        assert [await deliver("Weather?", "w1"), await deliver("Price?", "p1")] == [first, second]
+        last = await deliver("Hello?", "h1", restart=True)
+        assert last[:3] == ("Hello?", "answered", "hello")
+        assert [await deliver("Weather?", "w1"), await deliver("Price?", "p1")] == [first, second]
+        assert await deliver("Hello?", "h1") == last
+        displaced = await agent.start("Never begun", request_id="n1", thread_id="chat")
+        assert (displaced.goal, displaced.status) == ("Never begun", "cancelled")
+        assert "another request took its place" in displaced.problem
+    assert len(model.requests) == 3
+
+
 async def test_an_empty_request_id_is_refused() -> None:
     """C06: two goals whose ids are blank are refused; otherwise each delivery would begin a thread of its own."""
     agent = Agent(sending(HI), [Outbox().tool()], storage="memory:")

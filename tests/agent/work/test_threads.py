@@ -435,6 +435,64 @@ async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage
             assert await store.asearch(CANCEL) == []
 
 
+async def test_a_cancellation_ends_no_request_that_begins_after_it(storage: Any) -> None:
+    """M11: the client of a chat sends the next message as soon as the first run has ended; that one goes on."""
+    begun = asyncio.Event()
+
+    async def wait_long() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "slept"
+
+    plan = submit_plan([{"content": "x", "done_when": "y", "tools": ["wait_long"]}])
+    roles = {"triage": [plan, ask_user("Which?"), answer("two")], "execute": [call("wait_long")]}
+    agent = Agent(ScriptedModel(roles=roles, strict=False), [wait_long], effects={"wait_long": "read"}, storage=storage)
+
+    async def chat() -> list[Run]:
+        first = await agent.start("first", thread_id="t", settings={"confirm": "never"})
+        return [first, await agent.start("second", thread_id="t")]
+
+    async with agent:
+        chatting = asyncio.create_task(chat())
+        await begun.wait()
+        cancelled = await agent.cancel("t", "not wanted")
+        first, second = await chatting
+        assert (cancelled.goal, cancelled.status, first.status) == ("first", "cancelled", "cancelled")
+        assert second.status == "waiting"
+        assert (await agent.resume(second, "blue")).answer == "two"
+
+
+async def test_a_cancellation_is_for_the_request_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M11: a worker hears none that is for another request than the one it begins; a thread beside it hears its own."""
+    monkeypatch.setattr(thread_rows, "CANCEL_POLL", 0.02)
+    listener, store = CancelListener(), ThreadStore(MemoryStore())
+    meant, beside = (asyncio.create_task(listener.wait(store, id, lambda: None, "second")) for id in ("t", "u"))
+    await request_cancel(store, "t", "not wanted", "first")
+    await request_cancel(store, "u", "enough")
+    async with asyncio.timeout(60):
+        assert await beside == "enough"
+        assert not meant.done()
+        await request_cancel(store, "t", "wanted", "second")
+        assert await meant == "wanted"
+
+
+@pytest.mark.parametrize("then", ["waits", "is queued"])
+async def test_a_run_that_has_ended_stands_for_its_own_request(storage: Any, then: str) -> None:
+    """M11, C06: `cancel` returns it unchanged and `undo` refuses it, whatever the thread does now."""
+    roles = {"triage": [answer("one"), ask_user("Which?")]}
+    async with Agent(ScriptedModel(roles=roles, strict=False), storage=storage) as agent:
+        first = await agent.start("first", thread_id="t")
+        begin = agent.start if then == "waits" else agent.submit
+        await begin("second", thread_id="t")
+        before = (await agent.get("t")).status
+        assert await agent.cancel(first) == first
+        with pytest.raises(ConfigError, match="another request followed this run"):
+            await agent.undo(first)
+        assert (await agent.get("t")).status == before == ("waiting" if then == "waits" else "queued")
+        assert (await agent.cancel("t")).status == "cancelled"
+
+
 async def _submitted(agent: Agent, run: Run) -> Run:
     return await agent.run_submitted(await agent.submit_answer(run, "blue"))
 
