@@ -1,6 +1,6 @@
 // The answer of a run: its text as it comes, and the place beside it for what was found about it.
-import { copyButton, el, words } from "/draw.js";
-import { Markdown } from "/markdown.js";
+import { copyButton, el, words } from "./draw.js";
+import { Markdown } from "./markdown.js";
 
 export class Answer {
   constructor() {

@@ -1,7 +1,7 @@
 // The box at the bottom: the one place where words are typed. What they are for follows from how the thread stands, and
 // is said beside it; a form may ask for words of its own (`reply`).
-import { $, fill, words } from "/draw.js";
-import { draft, keep } from "/drafts.js";
+import { $, fill, words } from "./draw.js";
+import { draft, keep } from "./drafts.js";
 
 export class Composer {
   // `send(use, text)` carries out what was typed; it is kept until that has worked.

@@ -1,6 +1,6 @@
 // The fields of a form that a tool or a server asks with, and what was filled in. The browser says what is wrong with a
 // field, beside it; what only the schema knows, the server says.
-import { el, fill, words } from "/draw.js";
+import { el, fill, words } from "./draw.js";
 
 const TYPES = { integer: "number", number: "number", text: "text", json: "text" };
 const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local", time: "time" };

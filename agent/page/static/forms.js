@@ -3,10 +3,10 @@
 // A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
 // what was changed and not sent; `planText(edited)`, the text of a plan; and `observe(id, quote)`, which opens a result.
 // `shut`: the question is only shown, because it is not for whoever sits here; without `send` the run is not ended either.
-import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "/draw.js";
-import { Fields } from "/fields.js";
-import { markdown } from "/markdown.js";
-import { stepAbout } from "/rows.js";
+import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "./draw.js";
+import { Fields } from "./fields.js";
+import { markdown } from "./markdown.js";
+import { stepAbout } from "./rows.js";
 
 export function formOf(pending, form) {
   if (form.shut) return shownOnly(pending, form);

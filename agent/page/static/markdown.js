@@ -1,5 +1,5 @@
 // What models write, as elements. reader.js reads the Markdown; here its trees become elements of a few allowed kinds.
-import { button, el, words } from "/draw.js";
+import { button, el, words } from "./draw.js";
 
 const FRAME = 10; // milliseconds of a frame that are spent on drawing
 const PATIENCE = 5000; // milliseconds that a text may take to read; then it is shown as it is
@@ -7,7 +7,7 @@ const LONGEST_REST = 1000;
 const LARGE = 60; // parts of an element that is drawn piece by piece
 const TAGS = new Set(["div", "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "s", "code", "pre", "br", "hr", "span"]);
 const TURNS = new Set(["p", "ul", "ol", "blockquote", "table"]); // reads from the right where its text does
-const trusted = globalThis.trustedTypes?.createPolicy("page", { createScriptURL: (address) => address === "/reader.js" && address });
+const trusted = globalThis.trustedTypes?.createPolicy("page", { createScriptURL: (address) => address === "reader.js" && address });
 
 let reader = start(); // before the first text comes: a question is not to wait for it
 let reading = null; // the text that is with the reader, and the timer of its patience
@@ -63,7 +63,7 @@ function read() {
 }
 
 function start() {
-  const made = new Worker(trusted ? trusted.createScriptURL("/reader.js") : "/reader.js", { type: "module" });
+  const made = new Worker(trusted ? trusted.createScriptURL("reader.js") : "reader.js", { type: "module" });
   made.onmessage = ({ data }) => {
     const { next, done } = over();
     next.take(JSON.parse(data), done);

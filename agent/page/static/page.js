@@ -1,10 +1,10 @@
 // The page: the list of conversations, one of them, and the box in which words are typed. conversations.py says what arrives.
-import { Composer } from "/composer.js";
-import { $, about, button, el, fill, words } from "/draw.js";
-import { draft, dropOthers, keep } from "/drafts.js";
-import { ask, follow, get, post, thread as at } from "/server.js";
-import { Threads, titleOf } from "/threads.js";
-import { View } from "/view.js";
+import { Composer } from "./composer.js";
+import { $, about, button, el, fill, words } from "./draw.js";
+import { draft, dropOthers, keep } from "./drafts.js";
+import { ask, follow, get, post, thread as at } from "./server.js";
+import { Threads, titleOf } from "./threads.js";
+import { View } from "./view.js";
 
 let thread = null; // the id of the one that is open
 let follows = null; // what ends following it

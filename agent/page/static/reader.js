@@ -3,7 +3,7 @@
 // Takes {id, text, done}; answers, as JSON, [path, keep, trees]. A tree is a text, or [tag, attributes,
 // ...trees]. Of the node at the end of the path, counted from the top, the first `keep` children stay, and
 // the trees follow. What was given for an id before is known here, so a text that grows costs what it grew by.
-import { MarkdownIt, colours } from "/libraries.js";
+import { MarkdownIt, colours } from "./libraries.js";
 
 const MOST_COLOURED = 20_000; // characters of one block of code
 const TASK = /^\[([ xX])\]\s/;

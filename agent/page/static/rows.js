@@ -1,7 +1,7 @@
 // Rows of a thread: a part of the meter, a criterion with its evidence, a call, a step, the receipt.
 // `observe(id, quote)` opens an observation.
-import { argumentsOf, button, callLine, el, fill, name, plainText, words } from "/draw.js";
-import { markdown } from "/markdown.js";
+import { argumentsOf, button, callLine, el, fill, name, plainText, words } from "./draw.js";
+import { markdown } from "./markdown.js";
 
 export const MARKS = { pending: "☐", ready: "☐", running: "◐", waiting: "◐", done: "☑", failed: "✗", blocked: "✗", exhausted: "✗", skipped: "–" };
 export const ENDED = ["done", "failed", "blocked", "skipped", "exhausted"];

@@ -12,7 +12,7 @@ if (given) {
 // The answer to a request; raises an Error with the server's words and its `status`.
 export async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = { authorization: `Bearer ${localStorage.getItem(KEPT) ?? ""}` };
-  const answer = await fetch(`/api/${path}`, { method, body, headers, signal });
+  const answer = await fetch(`api/${path}`, { method, body, headers, signal });
   if (answer.ok) return answer;
   const said = await answer.text();
   let text = said;

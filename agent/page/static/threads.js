@@ -1,7 +1,7 @@
 // The list of conversations: to find, open, rename and delete them.
-import { $, about, button, confirm, el, fill, sign, words } from "/draw.js";
-import { ask, get, post, thread as at } from "/server.js";
-import { stateOf } from "/view.js";
+import { $, about, button, confirm, el, fill, sign, words } from "./draw.js";
+import { ask, get, post, thread as at } from "./server.js";
+import { stateOf } from "./view.js";
 
 const PAGE = 50;
 const POLL = 10_000; // milliseconds; other processes work on threads too

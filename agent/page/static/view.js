@@ -1,9 +1,9 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
-import { Answer } from "/answer.js";
-import { $, argumentsOf, button, copyButton, dialog, el, fill, name, sign, wholeText, words } from "/draw.js";
-import { formOf } from "/forms.js";
-import { markdown } from "/markdown.js";
-import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "/rows.js";
+import { Answer } from "./answer.js";
+import { $, argumentsOf, button, copyButton, dialog, el, fill, name, sign, wholeText, words } from "./draw.js";
+import { formOf } from "./forms.js";
+import { markdown } from "./markdown.js";
+import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "./rows.js";
 
 export class View {
   // `acts`: what asks or tells the rest of the page; see page.js.

@@ -489,6 +489,15 @@ async def test_what_an_earlier_request_did_stays_below_its_answer() -> None:
             await tab.wait_for_selector(".outcome.answered")
 
 
+async def test_the_page_works_below_a_path() -> None:
+    """N75: its addresses are relative, so a proxy may serve it below a path; Markdown is drawn there, too."""
+    model = agent(triage=[answer("**Four**.")])
+    async with served(model, below="/office") as page, browser(page) as tab:
+        await say(tab, "two and two")
+        await tab.wait_for_selector("strong:text('Four')")
+        assert await tab.locator("#threads li").count() == 1
+
+
 async def contrast(tab: Any, selector: str) -> float:
     """Return the contrast of an element's text to its background, as WCAG computes it."""
     return float(

@@ -88,13 +88,20 @@ class Page:
 
 @asynccontextmanager
 async def served(
-    agent: Agent, *, port: int = 0, receipt_key: str = "", also: Sequence[str] = (), **metadata: Any
+    agent: Agent, *, port: int = 0, receipt_key: str = "", also: Sequence[str] = (), below: str = "", **metadata: Any
 ) -> AsyncIterator[Page]:
-    """The page of an agent; the agent is closed with it."""
+    """The page of an agent; the agent is closed with it. `below`: a path that is cut off before, as a proxy does."""
     listening = listen(port)
     address = f"{HOST}:{listening.getsockname()[1]}"
     app = page(Conversations(agent, metadata, ReceiptFiles(receipt_key), also), TOKEN, frozenset([address]))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+
+    async def cut(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            assert scope["path"].startswith(f"{below}/"), scope["path"]
+            scope = {**scope, "path": scope["path"].removeprefix(below)}
+        await app(scope, receive, send)
+
+    server = uvicorn.Server(uvicorn.Config(cut, log_level="error", timeout_graceful_shutdown=1, ws="none"))
     task = asyncio.create_task(server.serve(sockets=[listening]))
     headers = {"authorization": f"Bearer {TOKEN}"}
 
@@ -104,6 +111,6 @@ async def served(
 
     try:
         async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=60) as client, agent:
-            yield Page(address, client, stop)
+            yield Page(f"{address}{below}", client, stop)
     finally:
         await stop()
