@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,12 @@ async def test_no_body_is_an_error_of_the_server(tmp_path: Path) -> None:
             for path in ("", *(f"/{thread}/{verb}" for verb in verbs), "/%00/answer"):
                 answered = await page.client.post(f"/api/threads{path}", content=body)
                 assert answered.status_code < 500, (name, path, answered.text)
+
+
+def test_what_the_receipts_of_the_page_need_comes_with_it() -> None:
+    """S01: who installs `donewhen[ui]` is never told, at the button, to install something else."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert "donewhen[receipts]" in extras["ui"]
 
 
 def test_the_address_of_a_folder_is_kept(tmp_path: Path) -> None:
