@@ -1,6 +1,8 @@
-"""Save files dropped on the page in the tools' folder, without replacing other files."""
+"""Save files dropped on the page in the tools' folder, without replacing other files, and read pictures there."""
 
+import base64
 import contextlib
+import mimetypes
 import os
 import secrets
 from pathlib import PurePath
@@ -10,8 +12,27 @@ from langchain_core.tools import ToolException
 
 from donewhen import DoneWhenError
 from donewhen.agent.workspace.root import TEMPORARY, Root
+from donewhen.clients import Json
 
 MOST_NAMES = 1000
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The types of pictures that models see."""
+
+
+def picture_type(name: str) -> str:
+    """Return the type of a file that is a picture by its name; "" for any other."""
+    found = mimetypes.guess_type(name)[0] or ""
+    return found if found in PICTURES else ""
+
+
+def read_picture(folder: str, name: str) -> Json:
+    """Return a picture of the folder as a content block. Raises DoneWhenError if it cannot be read."""
+    try:
+        with Root(folder).open(name) as file:
+            data = base64.b64encode(file.read()).decode()
+    except (ToolException, OSError, ValueError) as error:
+        raise DoneWhenError(f"the picture {name!r} cannot be read: {error}") from None
+    return {"type": "image", "base64": data, "mime_type": picture_type(name)}
 
 
 def keep_file(folder: str, name: str, content: IO[bytes]) -> str:

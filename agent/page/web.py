@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from donewhen import DoneWhenError, ResumeError, UnknownThread
 from donewhen.agent.page.conversations import Conversations
-from donewhen.agent.page.dropping import keep_file
+from donewhen.agent.page.dropping import keep_file, picture_type
 from donewhen.clients import catalogue, is_too_deep, known_language, storable
 
 SCRIPTS = (
@@ -182,7 +182,11 @@ async def _threads(conversations: Conversations, _: str, request: Request) -> An
 async def _start(conversations: Conversations, _: str, request: Request) -> Any:
     body = await _read_body(request)
     goal, *others = (str(body.get(name) or "") for name in ("goal", "thread", "instead_of", "model"))
-    return {"thread": await conversations.start(goal, *(each or None for each in others))}
+    names = body.get("pictures")
+    pictures = (
+        [name for name in names if isinstance(name, str) and picture_type(name)] if isinstance(names, list) else []
+    )
+    return {"thread": await conversations.start(goal, *(each or None for each in others), pictures=pictures)}
 
 
 async def _answer(conversations: Conversations, thread: str, request: Request) -> Any:
@@ -234,7 +238,7 @@ async def _drop(conversations: Conversations, _: str, request: Request) -> Any:
             content.write(chunk)
         content.seek(0)
         name = await asyncio.to_thread(keep_file, conversations.folder, request.query_params.get("name", ""), content)
-    return {"name": name}
+    return {"name": name, "picture": bool(picture_type(name))}
 
 
 async def _receipt(conversations: Conversations, thread: str, _: Request) -> Any:

@@ -9,6 +9,7 @@ export class Composer {
     this.send = send;
     this.view = null;
     this.key = "box:";
+    this.pictures = []; // those that go with the request, as long as it names them
     this.wanted = null; // what a form, or a message that is changed, asked for: {id, how}
     $("text").addEventListener("input", () => { this.save(); this.show(); });
     $("text").addEventListener("keydown", (event) => {
@@ -26,6 +27,7 @@ export class Composer {
     const kept = draft(this.key);
     if ($("text").value !== (kept?.text ?? "")) $("text").value = kept?.text ?? "";
     this.wanted = kept?.wanted ?? null;
+    this.pictures = kept?.pictures ?? [];
     this.sending = false;
     this.show();
   }
@@ -39,7 +41,7 @@ export class Composer {
 
   save() {
     const text = $("text").value;
-    keep(this.key, text || this.wanted ? { text, wanted: this.wanted } : null);
+    keep(this.key, text || this.wanted ? { text, wanted: this.wanted, pictures: this.pictures } : null);
   }
 
   // What the words are for: {kind, id}.
@@ -85,6 +87,7 @@ export class Composer {
       if (this.key === key && $("text").value.trim() === text) {
         $("text").value = "";
         this.wanted = null;
+        this.pictures = [];
       }
     } catch { /* said on the page; what was typed stays */ }
     if (this.view === view || this.key === key) this.sending = false;

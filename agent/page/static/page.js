@@ -152,7 +152,7 @@ async function send({ kind, id }, text) {
   if (kind === "steer") return goOn(text);
   if (kind === "answer") return answer(id, text);
   if (kind === "changes" || kind === "refusal") return answer(id, { type: "reject", message: text });
-  const { thread: begun } = await said(post("threads", { goal: text, thread, model: model(), instead_of: kind === "instead" ? id : null }));
+  const { thread: begun } = await said(post("threads", { goal: text, thread, model: model(), instead_of: kind === "instead" ? id : null, pictures: composer.pictures.filter((name) => text.includes(name)) }));
   if (begun === thread) return threads.refresh();
   keep("box:", null);
   $("text").value = "";
@@ -226,12 +226,13 @@ const model = () => (about.also.includes($("model").value) ? $("model").value : 
 async function put(files) {
   for (const file of files) {
     try {
-      const { name } = await (await said(ask(`files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))).json();
+      const { name, picture } = await (await said(ask(`files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))).json();
       const text = $("text");
       text.value = `${text.value}${text.value && !/\s$/.test(text.value) ? " " : ""}${name} `;
+      if (picture) composer.pictures.push(name);
       composer.save();
       composer.show();
-      view.add(el("div", { className: "note", role: "status" }, fill(words.put, { name })));
+      view.add(el("div", { className: "note", role: "status" }, fill(picture ? words.put_picture : words.put, { name })));
     } catch { /* said on the page */ }
   }
   $("text").focus();

@@ -1,5 +1,7 @@
 """The page as a place where one works, in headless Chromium: nothing typed is lost, everything is within reach."""
 
+import base64
+import json
 import os
 import re
 from pathlib import Path
@@ -214,6 +216,25 @@ async def test_a_file_is_dropped_in(tmp_path: Path) -> None:
         await tab.wait_for_selector("text=b.txt is in the folder now.")
     kept = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
     assert kept == {"data.csv": "old", "data (2).csv": "a,b", "b.txt": "b"}
+
+
+@pytest.mark.parametrize("sees", [True, False])
+async def test_a_picture_goes_with_the_request(tmp_path: Path, sees: bool) -> None:
+    """N76: the model sees it, also when the request is made again; if the model takes none, the page says so."""
+    model = ScriptedModel(roles={"triage": [answer("A receipt."), answer("Still one.")]})
+    model.profile = {"image_inputs": sees}
+    async with served(Agent(model, storage="memory:"), dir=str(tmp_path)) as page, browser(page) as tab:
+        await tab.set_input_files("#files", [{"name": "beleg.png", "mimeType": "image/png", "buffer": b"picture"}])
+        await tab.wait_for_selector("text=goes with your request as a picture")
+        await tab.reload()
+        await playwright.expect(tab.locator("#text")).to_have_value("beleg.png ")
+        await say(tab, "beleg.png what is it?")
+        await tab.wait_for_selector(".outcome.answered")
+        assert await tab.locator("text=The model does not take pictures").count() == (0 if sees else 1)
+        await tab.click("text=Try again")
+        await tab.wait_for_selector("text=Still one.")
+    shown = [json.dumps([message.content for message in request.messages]) for request in model.requests]
+    assert [base64.b64encode(b"picture").decode() in each for each in shown] == [sees] * 2
 
 
 async def test_the_colours_are_chosen_and_kept() -> None:
