@@ -871,6 +871,12 @@ class Runner:
         except GraphDrained as error:
             drained = error
         snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
+        if drained and _is_answered(snapshot):  # what is left is to give the answer that is there
+            stream = graph.astream(None, make_config(thread_id, config), **{**options, "control": None})
+            async with aclosing(until_cancelled(stream, cancellation, context)) as parts:
+                async for part in parts:
+                    yield part
+            drained, snapshot = None, await graph.aget_state(make_config(thread_id), subgraphs=True)
         run = read_run(thread_id, snapshot, act.settings, self.form)
         if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
             call.run = replace(run, status="queued")
@@ -1124,6 +1130,11 @@ class Runner:
             if len(undone) < READ_AT_ONCE:
                 return
             before = set(undone)
+
+
+def _is_answered(snapshot: StateSnapshot) -> bool:
+    """Return whether a request was answered in words, and nothing is left but to deliver them."""
+    return snapshot.next == ("deliver",) and (snapshot.values.get("ending") or {}).get("code") == "answered"
 
 
 async def _find_before(thread: HeldThread, message: str) -> RunnableConfig:

@@ -278,6 +278,7 @@ class Conversations:
             raise ThreadBusy("another process works on this conversation: stop it there")
         if conversation and conversation.stream:
             conversation.stream.drain()
+            conversation.add({"type": "stopping"})
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
         """Yield all past and future events of the thread's request, numbered.

@@ -70,7 +70,7 @@ export class Composer {
     $("text").disabled = Boolean(closed);
     $("send").disabled = Boolean(this.sending || closed) || (!$("text").value.trim() && use.kind !== "refusal");
     $("stop").hidden = !this.view?.working;
-    if ($("stop").hidden) $("stop").disabled = false;
+    $("stop").disabled = Boolean(this.view?.stopping);
   }
 
   async submit(event) {

@@ -108,7 +108,7 @@ function title() {
 
 function busy() {
   $("busy").hidden = !view.working;
-  $("busy").textContent = view.stalled ? fill(words.silent, { seconds: view.stalled }) : words.working;
+  $("busy").textContent = view.stopping ? words.stopping : view.stalled ? fill(words.silent, { seconds: view.stalled }) : words.working;
 }
 
 // The focus goes to the box when nothing else has it: not away from a form, and on a phone not at all.

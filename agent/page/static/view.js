@@ -32,7 +32,12 @@ export class View {
     this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
     switch (event.type) {
       case "picture": this.picture(event); break;
-      case "started": this.working = true; this.answered(); break;
+      case "started":
+        this.working = true;
+        this.stopping = false;
+        this.answered();
+        break;
+      case "stopping": this.stopping = true; break;
       case "goal": this.goal(event.text, event.message); break;
       case "answered": this.exchange(event.question, event.text); break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;

@@ -165,6 +165,24 @@ async def test_one_talks_to_it_while_it_works() -> None:
         assert await tab.locator("#busy").is_hidden()
 
 
+async def test_stop_is_heard_at_once() -> None:
+    """U4: that it stops is said while the call is under way, in every tab; the button is not offered twice."""
+    gate = Gate()
+    waiting, _ = gate.agent()
+    async with served(waiting) as page, browser(page) as tab:
+        await asked(tab, "wait")
+        await tab.click("text=Run it")
+        await gate.entered.wait()
+        await tab.click("#stop")
+        for _ in range(2):
+            await tab.wait_for_selector("#busy:has-text('stops after the call')")
+            assert await tab.is_disabled("#stop")
+            await tab.reload()
+        gate.go.set()
+        await tab.click("text=Go on")
+        await tab.wait_for_selector(".outcome.completed")
+
+
 async def test_the_tools_of_a_step_are_chosen(tmp_path: Path) -> None:
     """N76: what a step may use is ticked; what was approved is what was ticked."""
     model = ScriptedModel(roles={"triage": [submit_plan([{"content": "Look", "tools": ["list_files"]}])]})

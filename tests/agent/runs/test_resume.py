@@ -211,6 +211,21 @@ async def test_a_cancelled_run_goes_on(storage: Storage, where: str) -> None:
     assert run.spent["rounds"] == 3
 
 
+async def test_a_run_that_is_stopped_as_it_is_answered_has_its_answer() -> None:
+    """C06: nothing is left to go on with: the answer was complete, so the run has ended."""
+    stream: Any = None
+
+    async def stop_and_answer(messages: Any, tools: Any) -> Any:
+        stream.drain()
+        return answer("So, yes.")
+
+    async with Agent(ScriptedModel(roles={"triage": [stop_and_answer]}), storage="memory:") as agent:
+        stream = agent.stream("well?")
+        ends = [event async for event in stream if event["type"] == "outcome"]
+        run = await agent.get(stream.thread_id)
+    assert ([event["status"] for event in ends], run.answer) == (["answered"], "So, yes.")
+
+
 async def test_a_drained_run_goes_on(storage: Storage) -> None:
     """C06: drain stops at a clean point: the call under way is recorded, the next one is not made."""
     outbox = Outbox()
