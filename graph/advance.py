@@ -63,7 +63,8 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
         edits = [row for row in values["approvals"] if row.get("approved_revision") == approval["revision"]]
         if changes := [line for row in edits[-1:] for line in row.get("changes") or ()]:
-            emit(runtime, "note", text=f"The plan was changed: {'; '.join(changes)}"[:2000])
+            note = say(values.get("language", "en"), "changed", "edited", changes="; ".join(changes))
+            emit(runtime, "note", text=note[:2000])
     # No step works while this node runs, so a running step was interrupted and starts again.
     interrupted = [id for id, record in values["steps"].items() if record["status"] == "running"]
     restarted = {id: change_status(values["steps"][id], {"status": "ready"}) for id in interrupted}

@@ -99,19 +99,21 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (why := self._refusal(Request(scope))):
-            return await PlainTextResponse(why, 403, HEADERS)(scope, receive, send)
+            language = known_language(*Request(scope).headers.get("accept-language", "").replace(";", ",").split(","))
+            return await PlainTextResponse(catalogue(language)["page"][why], 403, HEADERS)(scope, receive, send)
         return await self.app(scope, receive, send)
 
     def _refusal(self, request: Request) -> str:
+        """Return the name of the text that says why a request is refused; "" if it is not."""
         origin, token = request.headers.get("origin"), request.headers.get("authorization", "")
         if request.headers.get("host", "") not in self.hosts:
-            return "This page answers this machine only."
+            return "this_machine"
         if origin is not None and origin.removeprefix("http://") not in self.hosts:
-            return "Another page may not speak for you here."
+            return "other_page"
         if request.url.path.startswith("/api/") and not secrets.compare_digest(
             token.encode(), f"Bearer {self.token}".encode()
         ):
-            return "Open the link that `donewhen chat` printed."
+            return "link"
         return ""
 
 

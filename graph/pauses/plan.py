@@ -216,7 +216,7 @@ class PlanPause(PermissionPause):
             before = approval["plan"] if approval else None
             record = {**approval_record(plan, decided.by, {**answer.effects, **self.effects}), "before": before}
             row |= {"approved_revision": plan["revision"]}
-            row |= {"changes": difference(self.plan, plan)} if answer.kind == "edit" else {}
+            row |= {"changes": difference(self.plan, plan, self.spoken)} if answer.kind == "edit" else {}
             more = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
             granted: Json = {"granted": more} if more else {}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}

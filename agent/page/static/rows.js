@@ -165,7 +165,8 @@ function effectResult(row) {
 // A receipt as a file: saved, or checked, with what was found.
 export function receiptFile(run, { saveReceipt, checkReceipt }) {
   const found = el("div", { className: "note", role: "status" });
-  const tell = ({ ok, problem, lines, key }, name) => {
+  const tell = ({ ok, line, lines, key }, name) => {
+    const problem = line ? fill(words.line_wrong, { line }) : words.not_intact;
     found.className = ok ? "note" : "wrong";
     found.textContent = `${name}: ${ok ? `${fill(words.verified, { lines })}; ${key ? fill(words.signed_with, { key }) : words.not_signed}` : problem}`;
   };

@@ -1,4 +1,5 @@
 // The server of this page. Who asks has the token of the link that the command printed; it is kept for this origin.
+import { words } from "./draw.js";
 
 const KEPT = "donewhen-token";
 const TURN = 20; // milliseconds that events are taken for at a time; then the page may draw, and hear the person
@@ -16,7 +17,10 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   if (answer.ok) return answer;
   const said = await answer.text();
   let text = said;
-  try { text = JSON.parse(said).error.text; } catch { /* not ours: shown as it is */ }
+  try {
+    const { error } = JSON.parse(said);
+    text = words[`error_${error.kind}`] ?? error.text;
+  } catch { /* not ours: shown as it is */ }
   throw Object.assign(new Error(text), { status: answer.status });
 }
 

@@ -246,6 +246,8 @@ async def test_who_may_not_speak() -> None:
         ):
             refused = await page.client.post("/api/threads", json={"goal": "x"}, headers=headers)
             assert refused.status_code == 403, headers
+            german = await page.client.get("/api/about", headers={**headers, "accept-language": "de-AT,de;q=0.9"})
+            assert "Seite" in german.text or "Link" in german.text, "it is said in the browser's language"
         shown = await page.client.get("/", headers={"authorization": ""})
         assert shown.status_code == 200
         assert TOKEN not in shown.text

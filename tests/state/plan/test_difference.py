@@ -319,3 +319,16 @@ async def test_calls_that_an_edit_drops_are_named() -> None:
     assert [name in gone[0] for name in ("dora", "bob", "eve", "joe")] == [True, True, False, False]
     assert [name in gone[1] for name in ("dora", "bob", "eve", "joe")] == [False, False, True, False]
     assert [each["to"] for each in outbox.sent] == ["joe"]
+
+
+async def test_what_a_person_changed_is_told_in_the_language_of_the_run() -> None:
+    """P07: the note to people and the row of the receipt, as the plan itself."""
+    plan = submit_plan([{"content": "lies es", "done_when": ["gelesen"], "tools": []}], language="de")
+    model = ScriptedModel(
+        roles={"triage": [plan], "execute": [finish_step("gelesen", goal_check=[criterion(1)])]}, strict=False
+    )
+    agent = Agent(model, storage="memory:", settings=Settings(verification="claimed"))
+    run = await agent.start("Lies es bitte")
+    events = [event async for event in agent.stream_resume(run, "steps:\n- {id: s1, content: lies es laut}")]
+    (note,) = [event["text"] for event in events if event["type"] == "note"][:1]
+    assert note == "Der Plan wurde geändert: Schritt s1 lautet jetzt: lies es laut"
