@@ -192,7 +192,8 @@ async def trace_output(
             text = (await context.caller.texts.load(entry))["text"][:room]
             sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
             room -= len(text)
-    known = [SourceText("", str(run.get("goal"))), *(SourceText("", e["text"]) for e in run.get("before") or ())]
+    texts = [str(run.get("goal")), "\n".join(e.id for e in sources), *(e["text"] for e in run.get("before") or ())]
+    known = [SourceText("", text) for text in texts]  # a value may name an observation
     row = await asyncio.to_thread(trace_values, data, sources, known)  # takes seconds for megabytes of sources
     return row if room > 0 else {**row, "unsourced": []}
 

@@ -11,6 +11,9 @@ CODES = (
     "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RMB|RON|RUB|SAR|SEK|"
     "SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
 )
+CURRENCY = f"[$€£¥₹]|{CODES}"
+SIGNS = {"€": "EUR", "£": "GBP", "₹": "INR"}
+"""Signs that stand for one code only."""
 MARKS = rf"[$€£¥₹%\s\p{{Zs}}]|{CODES}"
 """Marks beside numbers: currency signs and codes, per cent, blanks."""
 LIKELY = rf"([-+.,''()\d]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s:.*)"
@@ -21,6 +24,14 @@ CORE = SIGNED.format(f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')")
 POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
 TWOFOLD = r"regexp_full_match({core}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
+EITHER = r"[-+]?[1-9]\d{0,2}[.,]\d{3}"
+"""A number whose mark may be that of thousands or of decimals."""
+EACH = "TRY_CAST(replace(regexp_replace({}, '[.,]', '', 'g'), ';', '.') AS {{type}})".format(
+    rf"regexp_replace(regexp_replace(regexp_replace({{bare}}, '^{EITHER}$', ''), '^([^,]*),(\d+)$', '\1;\2'), "
+    r"'^([^.;]*)[.](\d+)$', '\1;\2')"
+)
+"""SQL that reads each number by its own marks, a single last one being that of decimals; NULL for one that can be read
+in two ways."""
 PARTS = (
     r"regexp_extract(trim({likely}), '^(\d{1,4})([./-])(\d{1,2})([./-])(\d{4}|\d{1,2})(?:,?[ T]+(\d.*))?$', "
     "['a', 'mark', 'b', 'other', 'c', 'time'])"
@@ -65,6 +76,8 @@ TEXTS = {
     "sign": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches(trim({{likely}}), '[-)]$'))",
     "width": "max(length({core}))",
     "scale": f"max(length(regexp_extract({{core}}, '[.,](\\d*)$', 1))) FILTER ({POINT} OR {COMMA})",
+    "either": f"any_value({{c}}) FILTER (regexp_full_match({{core}}, '{EITHER}'))",
+    "currencies": f"list(DISTINCT regexp_extract({{likely}}, '{CURRENCY}')) FILTER ({POINT} OR {COMMA})",
     "other": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) IS NOT TRUE)",
     "marked": f"any_value({{c}}) FILTER (({POINT} OR {COMMA}) AND regexp_matches({{core}}, '[.,]'))",
     "dates": f"count(*) FILTER ({DATED})",
@@ -310,7 +323,10 @@ def _number_warning(name: str, measured: dict[str, Any]) -> str:
     elif measured["comma"] == numbers:
         how = f"written with a decimal comma: {comma}"
     else:
-        how = f"some have a decimal point, some a decimal comma. Point: {point}; comma: {comma}"
+        own = f"regexp_replace({quote_name(name)}, '['']|{MARKS}', '', 'g')"
+        each = EACH.replace("{bare}", SIGNED.format(own) if measured["signed"] else own).replace("{type}", type)
+        how = f"some have a decimal point, some a decimal comma. Each by its own marks: {each}"
+        how += f"; NULL for those like {measured['either']!r}, which may be either" if measured["either"] else ""
     rest = (
         f", but {filled - numbers} of {filled} values are none, such as {measured['other']!r}"
         if numbers < filled
@@ -318,7 +334,10 @@ def _number_warning(name: str, measured: dict[str, Any]) -> str:
     )
     if measured["signed"]:
         how = f"{measured['sign']} read as negative, if that is meant: {how}"
-    return f"looks like numbers, kept as text{rest}: {how}"
+    currencies = sorted(filter(None, measured["currencies"]), key=lambda each: (len(each) == 1, each))
+    several = len({SIGNS.get(each, each) for each in currencies}) > 1
+    first = f"several currencies: {', '.join(currencies)}; " if several else ""
+    return f"{first}looks like numbers, kept as text{rest}: {how}"
 
 
 def quote_name(name: str) -> str:

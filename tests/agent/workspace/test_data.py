@@ -76,6 +76,24 @@ def test_net_revenue_per_region_after_returns_takes_two_queries(tmp_path: Path, 
     ) == ("region | net\nSüd | 200.00\nWest | 80.30\n(2 rows)")
 
 
+def test_numbers_written_in_both_ways_are_read_each_by_its_own_marks(reader: Reader, tmp_path: Path) -> None:
+    """D1: one expression for all would corrupt the others; what may be either is NULL. Several currencies are said."""
+    values = {
+        "1.234,50 EUR": "1234.500", "USD 99,00": "99.000", "$5.00": "5.000", "1,234.50": "1234.500",
+        "1,234,567": "1234567.000", "1.234.567": "1234567.000", "12,345": "NULL", "-5,5": "-5.500", "7": "7.000",
+        "0,123": "0.123",
+    }  # fmt: skip
+    (tmp_path / "f.csv").write_text("v;w\n" + "".join(f"{value};x\n" for value in values))
+    note = reader.describe("f.csv")
+    assert "NOTE: several currencies: EUR, USD, $; looks like numbers" in note
+    assert "NULL for those like '12,345', which may be either" in note
+    each = note.partition("Each by its own marks: ")[2].partition("; NULL")[0]
+    shown = reader.query(f"SELECT v, {each} AS n FROM 'f.csv'").splitlines()[1:-1]
+    assert shown == [f"{value} | {number}" for value, number in values.items()]
+    (tmp_path / "g.csv").write_text("v;w\n5,00 €;x\n6,00 EUR;y\n")
+    assert "currencies" not in reader.describe("g.csv")
+
+
 # What is said of a file ---------------------------------------------------------------------------------------------
 
 
