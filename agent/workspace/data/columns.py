@@ -163,8 +163,12 @@ class Column:
         return "VARCHAR" if self.order or self.signed or self.type == EMPTY else self.type
 
     @property
-    def source(self) -> str:
-        """Return the SQL for its values."""
+    def parts(self) -> str:
+        """Return the SQL for the parts of its dates; "" if its text is not read as dates."""
+        return PARTS.replace("{likely}", quote_name(self.name)) if self.order else ""
+
+    def source(self, parts: str) -> str:
+        """Return the SQL for its values; `parts` is the name of the column with the parts of its dates."""
         name = quote_name(self.name)
         if self.type == EMPTY:
             return f"NULL AS {name}"
@@ -173,9 +177,8 @@ class Column:
             return f"CAST({SIGNED.format(bare)} AS {self.type}) AS {name}"
         if not self.order:
             return name
-        parts = PARTS.replace("{likely}", name)
-        made = moment_sql("parts", self.order) if self.type == "TIMESTAMP" else f"{date_sql('parts', self.order)}::DATE"
-        return f"(SELECT {made} FROM (SELECT {parts} AS parts)) AS {name}"
+        made = moment_sql(parts, self.order) if self.type == "TIMESTAMP" else f"{date_sql(parts, self.order)}::DATE"
+        return f"{made} AS {name}"
 
     def measures(self, *, proven: bool, typed: bool = False) -> dict[str, str]:
         """Return the measures of all values that settle the type; more of them if the type is not `proven` to fit.

@@ -45,6 +45,8 @@ SNIFFED_ROWS = 20_480
 SAMPLED_ROWS = SNIFFED_ROWS // 2
 FEW_BYTES = "buffer_size = 4_000_000"
 """The bytes read at once if only the first rows are wanted."""
+PARTS_OF = "parts of "
+"""The beginning of the name of a column with the parts of dates, which no view shows."""
 FILLED, LIKELY = {"filled": "count({c})"}, {"likely": "count({likely})"}
 QUIET_NS = 50_000_000
 """How long a file must be unchanged to be remembered; two changes in one tick of the file system look like one."""
@@ -93,8 +95,13 @@ class Table:
         """Return the SQL that reads the columns with a settled type."""
         if self.native:
             return f"(FROM read_parquet({quote_text(self.file)}))"
-        names = ", ".join(column.source for column in self.columns if column.settled)
-        return f"(SELECT {names} FROM {self.read({column.name: column.stored_as for column in self.columns})})"
+        settled = [column for column in self.columns if column.settled]
+        values = ", ".join(column.source(f'"{PARTS_OF}{at}"') for at, column in enumerate(settled))
+        rows = self.read({column.name: column.stored_as for column in self.columns})
+        # Not a subquery for each value: DuckDB joins those, and the rows lose their order.
+        parts = [f'{column.parts} AS "{PARTS_OF}{at}"' for at, column in enumerate(settled) if column.parts]
+        rows = f"(SELECT *, {', '.join(parts)} FROM {rows})" if parts else rows
+        return f"(SELECT {values} FROM {rows})"
 
     def read(self, types: Mapping[str, str], few: bool = False) -> str:
         """Return the SQL that reads the file with these types; `few`: only its first rows are needed."""

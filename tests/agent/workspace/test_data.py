@@ -94,6 +94,14 @@ def test_numbers_written_in_both_ways_are_read_each_by_its_own_marks(reader: Rea
     assert "currencies" not in reader.describe("g.csv")
 
 
+def test_rows_come_in_the_order_of_the_file(reader: Reader, tmp_path: Path) -> None:
+    """X12: “only the first are shown” is true, also where a text is read as dates."""
+    rows = "".join(f"R{number};{number % 28 + 1}.12.2026\n" for number in range(30_000))
+    (tmp_path / "f.csv").write_text(f"id;day\n{rows}")
+    for _ in range(3):
+        assert reader.query("SELECT * FROM 'f.csv'").splitlines()[1:3] == ["R0 | 2026-12-01", "R1 | 2026-12-02"]
+
+
 # What is said of a file ---------------------------------------------------------------------------------------------
 
 
