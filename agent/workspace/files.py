@@ -260,6 +260,9 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
     return {"files": {display_path(parts): content}}
 
 
+OTHER_TOOL = "only a tool for such files can read it. If you have none, say so."
+
+
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
     """Return the file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
     return _as_text(file, detect_encoding(file, path), newline)
@@ -273,7 +276,7 @@ def detect_encoding(file: IO[bytes], path: str) -> Encoding:
     """Return the encoding of a file. Raises ToolException for a binary file."""
     encoding = encoding_of(file)
     if encoding is None:
-        raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")
+        raise ToolException(f"{path} is a binary file, not text; {OTHER_TOOL}")
     return encoding
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.files import open_text
+from donewhen.agent.workspace.files import OTHER_TOOL, open_text
 from donewhen.agent.workspace.root import Root, display_path
 from donewhen.agent.workspace.walk import FileEntry, Walk, open_walk, path_matcher
 from donewhen.state.criteria import PATTERN_CHARS, pattern_problem
@@ -19,6 +19,8 @@ SHOWN_CHARS = 300
 PATTERN_SECONDS = 2.0
 PATTERN_GROUPS = 50
 MAX_LINKS = 20
+MAX_UNREAD = 20
+UNREAD = f"not text: {OTHER_TOOL}"
 
 Where = Annotated[str, Field(description="folder (or one file) to look in, relative to the workspace")]
 PathPattern = Annotated[str, Field(description="which files: '*.csv' by name at any depth, 'data/**/*.csv' by path")]
@@ -58,16 +60,18 @@ def find_text(
 ) -> str:
     """Find the lines that contain a text. `matches_total` counts lines, `files` the files that have one.
 
-    Binary files are left out, and what list_files leaves out.
+    Binary files, such as PDF, are not searched but named, as far as they match `pattern`; what list_files leaves out is
+    left out.
     """
     walk = open_walk(root, path)
     matches: list[dict[str, Any]] = []
     paths: set[str] = set()
+    unread: list[str] = []
     total = 0
     until = time.monotonic() + SECONDS
     search = _line_test(query, regex, ignore_case)
     for entry in _matching_files(walk, pattern):
-        for number, line in _read_lines(root, entry, walk):
+        for number, line in _read_lines(root, entry, walk, unread):
             if time.monotonic() > until:
                 break
             if search(line):
@@ -79,6 +83,8 @@ def find_text(
             walk.stopped = True
             break
     result = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
+    if unread:
+        result |= {"not_searched_total": len(unread), "not_searched": unread[:MAX_UNREAD], "why": UNREAD}
     return _format_result(result, walk, truncated=total > len(matches))
 
 
@@ -108,17 +114,22 @@ def _line_test(query: str, is_regex: bool, ignore_case: bool) -> Search:
     return fits
 
 
-def _read_lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
-    """Yield numbered lines; a very long line comes in pieces with one number. Binary and missing files have none."""
+def _read_lines(root: Root, entry: FileEntry, walk: Walk, unread: list[str]) -> Iterator[Line]:
+    """Yield numbered lines; a very long line comes in pieces with one number.
+
+    Binary and missing files have none; what cannot be read as text is added to `unread`.
+    """
     try:
         with root.open(display_path(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:
             number = 1
             while piece := text.readline(LINE_CHARS):
                 yield number, piece.rstrip("\n")
                 number += piece.endswith("\n")
-    except (ToolException, OSError):
+    except (ToolException, OSError) as error:
         if walk.single is not None:
             raise
+        if isinstance(error, ToolException):
+            unread.append(entry.path)
 
 
 def _cut(line: str, query: str) -> str:

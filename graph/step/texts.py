@@ -6,7 +6,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.tools.rendering import cut_before
+from donewhen.graph.tools.rendering import cut_before, not_kept
 from donewhen.prompts import framed
 from donewhen.state.channels import Planning, Step
 from donewhen.state.proof.journal import BEFORE_CHARS, BEFORE_ROOM, INLINE_CHARS, shorten_entry
@@ -112,6 +112,8 @@ async def recall(
     room = max(room - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)), offset)
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
+    if end >= len(text) and (rest := not_kept(text)):
+        more += f" of what was kept: {rest}"
     head = f"recall ok: [{id}] characters {offset} to {end} of {len(text)}{more}"
     piece = framed("tool_output", text[offset:end], fence)
     return f"{head}\n{piece}", (id, offset, end)

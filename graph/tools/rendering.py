@@ -193,6 +193,15 @@ def _as_data(value: Any) -> Any:
     return describe_error(value) if isinstance(value, BaseException) else print_value(value)
 
 
+_HAD, _NOT_KEPT = "the result had", "; the rest was not kept"
+
+
+def not_kept(text: str) -> str:
+    """Return what the last line of a text says if `cap_text` has cut it; else ""."""
+    last = text[text.rfind("\n") + 1 :].removeprefix("… ")
+    return last if last.startswith(_HAD) and last.endswith(_NOT_KEPT) else ""
+
+
 def cap_text(text: str, limit: int, *, whole: bool = True) -> str:
     """Return the text in a form that every database accepts; beyond `limit`, its head and a note of its length.
 
@@ -201,7 +210,7 @@ def cap_text(text: str, limit: int, *, whole: bool = True) -> str:
     note = ""
     if len(text) > limit or not whole:
         more = "" if whole else "more than "
-        note = f"\n… the result had {more}{len(text):,} characters; the rest was not kept"
+        note = f"\n… {_HAD} {more}{len(text):,} characters{_NOT_KEPT}"
         text = text[: cut_before(text, max(limit - len(note), 0))]
     return clean_text(text).replace("\0", "␀") + note  # UTF-8 takes no lone surrogate, and PostgreSQL no NUL
 

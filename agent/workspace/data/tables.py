@@ -508,7 +508,8 @@ def _encoding_of(path: str, plain: str, most: int) -> str:
     with open(plain, "rb") as file:
         encoding = encoding_of(file, most)
     if encoding is None:
-        raise Refused(f"{path} is a binary file, not a table in text.")
+        hint = "only a tool for such files can read it. If you have none, say so."
+        raise Refused(f"{path} is a binary file, not a table in text; {hint}")
     return "utf-8" if encoding.codec.startswith("utf-8") else encoding.codec
 
 

@@ -131,7 +131,9 @@ def test_binary_files_are_named_as_such(tools: Tools, tmp_path: Path, data: byte
         ("describe_data", {}),
         ("file_contains", {"text": "PNG"}),
     ):
-        assert "a.bin is a binary file" in said(tools[name], path="a.bin", **more)
+        refused = said(tools[name], path="a.bin", **more)
+        assert "a.bin is a binary file" in refused
+        assert "only a tool for such files can read it" in refused
     assert (tmp_path / "a.bin").read_bytes() == data
 
 

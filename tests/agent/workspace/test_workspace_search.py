@@ -97,6 +97,17 @@ def test_finding_text(tools: Tools) -> None:
     assert found(tools["find_text"], query="print", path="src/main.py")["files"] == 1
 
 
+def test_what_cannot_be_searched_is_named(tools: Tools, tmp_path: Path) -> None:
+    """X12: a PDF may have the words; that none were found in the text files is not all that there is."""
+    for number in range(30):
+        (tmp_path / f"{number:02}.pdf").write_bytes(b"%PDF-1.7\0\0\0")
+    result = found(tools["find_text"], query="reminder", pattern="*.{pdf,md}")
+    assert (result["matches_total"], result["not_searched_total"], len(result["not_searched"])) == (0, 30, 20)
+    assert "not text: only a tool for such files" in result["why"]
+    assert found(tools["find_text"], query="reminder", pattern="07.*")["not_searched"] == ["07.pdf"]
+    assert "not_searched" not in found(tools["find_text"], query="reminder", pattern="*.md")
+
+
 def test_wrong_questions_are_explained(tools: Tools) -> None:
     for name, arguments, said in (
         ("find_text", {"query": "(", "regex": True}, "'(' is not a regular expression: missing )"),

@@ -74,6 +74,19 @@ async def test_the_end_of_a_text_is_said_and_reading_it_again_too() -> None:
     assert told[3].endswith("Note: you read this before.")
 
 
+async def test_what_was_not_kept_of_a_text_is_said_behind_its_end() -> None:
+    """X12: the end of what is kept is not the end of the result."""
+
+    def fetch() -> str:
+        """Fetch."""
+        return "x" * 2_000_000
+
+    model = one_step([call("fetch"), recall("s1.1", 1_500_000), finish_step("ok", "s1.1")])
+    await play(model, [fetch], effects=EFFECTS, settings=SHOWN)
+    told = requests(model, "s1")[2].messages[-1].text
+    assert "this is the end of what was kept: the result had 2,000,000 characters; the rest was not kept" in told
+
+
 async def test_what_other_steps_wrote_cannot_be_read() -> None:
     """X01, X12: a step knows that they changed something, and no more."""
 
