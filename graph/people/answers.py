@@ -202,7 +202,7 @@ def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
     answers = pauses[0].split(given, [pause.id for pause in pauses])
     if isinstance(answers, str) or by is None:
         return answers
-    return {id: sign(read_signed(each)[0], by) for id, each in answers.items()}
+    return {id: sign(each, by) for id, each in answers.items()}
 
 
 def _read_answer(

@@ -20,7 +20,8 @@ from tests.kit.runs import last_seen
 
 IDIOMS: list[Any] = [
     True, False, 0, 2.5, "", "yes", "no", [{"type": "accept", "args": None}], ["a"], {}, {"type": "reject"},
-    {"approved": False}, {"data": [1, {"deep": [None]}]}, {"id": 7, "answers": {}}, None,
+    {"approved": False}, {"data": [1, {"deep": [None]}]}, {"id": 7, "answers": {}},
+    {"answer": "no", "answered_by": "ann"}, None,
 ]  # fmt: skip
 """What programs ask of an answer: whether it is true, its `["type"]`, its `[0]["args"]`, its keys."""
 OTHERS: list[Any] = [
