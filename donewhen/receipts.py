@@ -4,6 +4,7 @@ Needs the extra `receipts`: pip install 'donewhen[receipts]'.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,4 +20,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return list(__all__) if find_spec("rfc8785") and find_spec("cryptography") else []  # `help` asks for every one

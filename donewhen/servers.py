@@ -1,6 +1,11 @@
-"""Agents of your own behind MCP, ACP and A2A. `donewhen mcp` and `donewhen acp` are such servers without code."""
+"""Agents of your own behind MCP, ACP and A2A. `donewhen mcp` and `donewhen acp` are such servers without code.
+
+`mcp_server` needs the extra `mcp` (pip install 'donewhen[mcp]'), `serve_acp` the extra `acp`, `a2a_app` and
+`PushNotifications` the extra `a2a`. Only those that are installed are listed.
+"""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,4 +35,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return [name for name in __all__ if find_spec(_HOME[name][0])]  # `help` asks for every one

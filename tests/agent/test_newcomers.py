@@ -1,6 +1,7 @@
 """Errors that somebody makes in the first hour: each is one line that names the value and says what to do."""
 
 import json
+import pydoc
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import donewhen.receipts
+import donewhen.servers
 from donewhen import (
     Agent,
     ConfigError,
@@ -191,6 +194,22 @@ def test_an_extra_that_is_missing_is_named(
     done = CliRunner().invoke(app, make)
     assert done.exit_code in (1, 2), done.output
     assert f"pip install 'donewhen[{extra}]'" in done.output.replace("\n", " ")
+
+
+def test_help_says_what_a_module_has_where_extras_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P19: of two servers without their extras and one with its own, and where a module needs them as a whole; a name
+    that is asked for says what it needs."""
+    needed = {"a2a": "agent.a2a.server", "acp": "agent.acp.server", "cryptography": "agent.receipts"}
+    for module, ours in needed.items():
+        for name in [name for name in sys.modules if name == f"donewhen.{ours}" or name.startswith(f"{module}.")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, module, None)
+    text = pydoc.render_doc(donewhen.servers, renderer=pydoc.plaintext)
+    assert ("mcp_server(" in text, "a2a_app(" in text) == (True, False)
+    assert "`a2a_app` and\n    `PushNotifications` the extra `a2a`" in text
+    assert "Receipts that another program can check" in pydoc.render_doc(donewhen.receipts)
+    with pytest.raises(ImportError, match=r"pip install 'donewhen\[acp\]'"):
+        _ = donewhen.servers.serve_acp
 
 
 @pytest.mark.parametrize(
