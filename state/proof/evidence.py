@@ -34,6 +34,7 @@ _MET = {"true": True, "yes": True, "met": True, "false": False, "no": False}
 _OF_ITEM = ("criterion", "met", "evidence", "note")
 MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
+UNSAID = "its words do not say by structure whether it is met: send {criterion, met: true or false, evidence}"
 QUOTE_CHARS = 1000
 """The most characters of a quote in a verdict; the full quote was checked."""
 
@@ -45,7 +46,8 @@ def read_goal_check(
 
     A criterion may be named by number or text, `met` may be text, and numbers count from 0 if one of them is 0.
     The claims may be a list, an object by criterion, or texts that name the observations of each criterion in turn.
-    Fields may have other names if only one thing can be meant by them. Omitted criteria keep their accepted claims
+    Fields may have other names if only one thing can be meant by them. A claim that does not say `met` says so by what
+    it cites; if it has words besides, it is marked `unsaid`. Omitted criteria keep their accepted claims
     (`standing`), and a criterion with a check needs no claim. At level `claimed` any text suffices, as in the original
     protocol. Never raises.
     """
@@ -64,7 +66,8 @@ def read_goal_check(
         elif met is None:
             problems.append(f"criterion {number}: met must be true or false")
         elif number not in claims:
-            claims[number] = {**item, "met": met, "criterion": number}
+            unsaid = {"unsaid": True} if "met" not in item and _has_own_words(item) else {}
+            claims[number] = {**item, "met": met, "criterion": number, **unsaid}
         elif claims[number]["met"] != met:
             problems.append(f"criterion {number} has two items that contradict each other")
         else:
@@ -82,10 +85,10 @@ def read_goal_check(
 def _items(goal_check: Any, criteria: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the claims as a list of objects, in whatever form they were given."""
     words = _plain_words(goal_check)
-    if len(criteria) == 1 and (ids := _ONE_ID.findall(words)):
-        return [{"criterion": 1, "met": True, "evidence": ids}]
+    if len(criteria) == 1 and _ONE_ID.search(words):
+        return [_claim_in_words(1, _as_list(goal_check))]
     if words and isinstance(goal_check, list) and len(goal_check) == len(criteria):
-        return [{"criterion": n, "evidence": _ONE_ID.findall(text)} for n, text in enumerate(goal_check, 1)]
+        return [_claim_in_words(n, [text]) for n, text in enumerate(goal_check, 1)]
     items = list[Any]()
     for part in goal_check if isinstance(goal_check, list) else [goal_check] if isinstance(goal_check, Mapping) else ():
         if not isinstance(part, Mapping) or {*_OF_ITEM} & {*part} or not part:
@@ -99,6 +102,20 @@ def _items(goal_check: Any, criteria: Sequence[Mapping[str, Any]]) -> list[Any]:
     read = [_with_known_fields(item, criteria) for item in items]
     in_turn = len(read) == len(criteria) and all(isinstance(each, Mapping) and "criterion" not in each for each in read)
     return [{**item, "criterion": n} for n, item in enumerate(read, 1)] if in_turn else read
+
+
+def _claim_in_words(number: int, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the claim of texts: those that name observations are its evidence."""
+    rest = [text for text in texts if not _ONE_ID.search(text)]
+    return {"criterion": number, "evidence": [each for each in texts if each not in rest], "note": " ".join(rest)}
+
+
+def _has_own_words(claim: Mapping[str, Any]) -> bool:
+    """Return whether a claim says more than ids and quotes, so that only `met` could say whether it is met."""
+    items = [each for item in _as_list(claim.get("evidence")) for each in _unfold(item)]
+    texts = [each.get("observation") if isinstance(each, Mapping) else each for each in items]
+    named = [text.strip(" .,;()\n") for text in texts if isinstance(text, str) and _ONE_ID.search(text)]
+    return bool(claim.get("note")) or not all(_CITED.fullmatch(text) or _IDS.fullmatch(text) for text in named)
 
 
 def _names(name: Any, criteria: Sequence[Mapping[str, Any]]) -> bool:
@@ -148,7 +165,11 @@ def _item_of(key: Any, value: Any) -> dict[str, Any]:
     """Return the claim of an object by criterion: its value is the claim, or only its evidence."""
     if isinstance(value, Mapping) and {"met", "evidence"} & {*value}:
         return {"criterion": key, **value}
-    return {"criterion": key, "met": value is not False, "evidence": [] if isinstance(value, bool) else value}
+    return (
+        {"criterion": key, "met": value, "evidence": []}
+        if isinstance(value, bool)
+        else {"criterion": key, "evidence": value}
+    )
 
 
 def _numbers(items: Sequence[Any], criteria: Sequence[Mapping[str, Any]]) -> list[int | None]:
@@ -359,6 +380,8 @@ def ground_claim(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
         _weigh(reference, scope, grounding, admitted)
     if not cited:
         grounding.problems.append(f"cites no observation{_known_ids(scope)}")
+    if claim.get("unsaid"):
+        grounding.imprecise.append(UNSAID)
     return grounding
 
 

@@ -30,7 +30,7 @@ def finish(goal_check: Any, **more: Any) -> Json:
 CITED = [{"criterion": 1, "met": True, "evidence": ["s1.1"]}]
 ARGUMENTS = json.dumps({"result": "125.02", "goal_check": CITED})
 HONEST: dict[str, Any] = {
-    "a sentence": finish("amount 125.02 stated, see s1.1"),
+    "an id with a quote": finish("s1.1: 125.02"),
     "an object by criterion": finish({"the amount is stated": "s1.1"}),
     "an object by number": finish({"1": {"met": True, "evidence": [{"observation": "s1.1"}]}}),
     "evidence by number": finish([{"criterion": 1, "met": True, "evidence": {"1": {"observation": "s1.1"}}}]),
@@ -89,6 +89,29 @@ async def test_an_honest_end_in_another_form_is_taken(form: str) -> None:
     flow = await play(model, [look], effects=EFFECTS, settings=FREE)
     assert (flow.status, flow.run.answer.strip("[]")) == ("completed", "125.02"), flow.told("correction")
     assert not flow.told("correction")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Not met: s1.1 says that it is not so.",
+        {"1": "not met, see s1.1"},
+        ["s1.1", "it is not so"],
+        [{"criterion": 1, "evidence": ["as s1.1 denies"]}],
+        [{"criterion": 1, "evidence": ["s1.1"], "note": "not met"}],
+    ],
+)
+async def test_words_are_no_claim_that_a_criterion_is_met(words: Any) -> None:
+    """V01, Q80: nobody weighs what they mean: a claim in words goes back for its form, at no cost."""
+    model = steps(
+        [{"content": "find the amount", "done_when": ["the amount is stated"]}],
+        {"s1": [call("look", what="r1"), reply("", [finish(words)]), reply("", [finish(CITED)])]},
+        judge=[audit()],
+    )
+    flow = await play(model, [look], effects=EFFECTS, settings={**FREE, "max_refusals": 1})
+    model.assert_exhausted()
+    assert (flow.status, flow.step("s1")["refused"]) == ("completed", 0)
+    assert "send {criterion, met: true or false, evidence}" in flow.told("correction")[0]["text"]
 
 
 @pytest.mark.parametrize("form", NOT_MADE)
