@@ -149,7 +149,7 @@ def covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return same_words and one.get("check") == other.get("check") and bool(one.get("judge") or not other.get("judge"))
 
 
-def add_criteria(own: Iterable[Json], more: Iterable[Json]) -> list[Json]:
+def add_criteria(own: Iterable[Json], more: Iterable[Mapping[str, Any]]) -> list[Json]:
     """Return these criteria, and those of `more` that none of them covers."""
     whole = list(own)
     for criterion in more:

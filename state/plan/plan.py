@@ -116,7 +116,7 @@ def _make_plan(written: Plan, rules: Rules) -> Json:
     if not rules.approved:
         words = {fold_text(criterion["text"]) for criterion in rules.required}
         own = [criterion for criterion in plan["done_when"] if fold_text(criterion["text"]) not in words]
-        plan["done_when"] = add_criteria((), [*rules.required, *own])
+        plan["done_when"] = add_criteria((), (*rules.required, *own))
     steps, renamed = _rename_changed_steps(_complete_steps(plan["steps"], rules), rules)
     plan["steps"] = avoid_circles(steps)
     if problems := broken_rules(plan["steps"], plan["done_when"], rules):
