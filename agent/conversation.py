@@ -58,7 +58,8 @@ async def read_observation(
     Raises UnknownThread if the thread has none of this id.
     """
     thread_id = conversation.run.thread_id
-    for entry in (*conversation.observations, *(snapshot.values.get("before") or ())):
+    before: Sequence[JournalEntry] = snapshot.values.get("before") or ()
+    for entry in (*conversation.observations, *before):
         if entry["id"] == id:
             text = await Texts.of(store, thread_id, snapshot.values).get(id) if entry["stored"] else None
             return entry if text is None else {**entry, "text": text}

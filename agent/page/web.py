@@ -188,7 +188,8 @@ async def _start(conversations: Conversations, _: str, request: Request) -> Any:
     pictures = (
         [name for name in names if isinstance(name, str) and picture_type(name)] if isinstance(names, list) else []
     )
-    return {"thread": await conversations.start(goal, *(each or None for each in others), pictures=pictures)}
+    thread, instead_of, model = (each or None for each in others)
+    return {"thread": await conversations.start(goal, thread, instead_of, model, pictures)}
 
 
 async def _answer(conversations: Conversations, thread: str, request: Request) -> Any:

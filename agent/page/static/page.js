@@ -290,7 +290,9 @@ async function start() {
   });
   takeFiles();
   keepPlace();
-  open(new URLSearchParams(location.hash.slice(1)).get("thread"));
+  const linked = () => new URLSearchParams(location.hash.slice(1)).get("thread");
+  addEventListener("hashchange", () => { if (linked() !== thread) open(linked()); });
+  open(linked());
 }
 
 start();

@@ -7,11 +7,11 @@ export const MARKS = { pending: "☐", ready: "☐", running: "◐", waiting: "�
 export const ENDED = ["done", "failed", "blocked", "skipped", "exhausted"];
 const SHORTENED = 300; // characters of a result that comes with the event
 
-export function meterPart(text, spent, limit, key = "") {
+export function meterPart(text, spent, limit, key = "", title = null) {
   const share = limit ? spent / limit : 0;
   const level = share >= 1 ? "full" : share >= 0.8 ? "near" : "";
   const bar = limit ? el("progress", { max: 1, value: Math.min(1, share), "aria-label": text }) : null;
-  return el("span", { className: `${key} ${level}` }, text, bar);
+  return el("span", { className: `${key} ${level}`, title }, text, bar);
 }
 
 export function criterionNode(text, verdict, row = {}, observe = null) {

@@ -400,7 +400,7 @@ export class View {
     for (const [key, word] of [["rounds", "turns"], ["tool_calls", "tool_calls"]]) {
       const { spent = 0, limit } = this.meter.get(key) ?? {};
       const text = `${spent}${limit ? `/${limit}` : ""} ${name(word, limit ? 2 : spent)}`;
-      if (spent || limit) shown.push(meterPart(text, spent, limit, key));
+      if (spent || limit) shown.push(meterPart(text, spent, limit, key, limit ? fill(words.of_at_most, { spent, limit }) : null));
     }
     if (tokens) shown.push(meterPart(`${tokens >= 1000 ? `${(tokens / 1000).toFixed(1)}k` : tokens} ${name("tokens", tokens)}`));
     const money = this.meter.get("cost_usd");

@@ -243,6 +243,11 @@ async def test_threads_are_listed_and_opened_again() -> None:
         assert "beantwortet" in await tab.inner_text("#threads")
         await tab.locator("#threads button", has_text="two and two").click()
         await tab.wait_for_selector("text=Four.")
+        link = await tab.evaluate("location.hash")
+        await tab.click("#new")
+        await tab.evaluate(f"location.hash = '{link}'")
+        await tab.wait_for_selector("text=Four.")
+        assert "0 von höchstens 200" in str(await tab.get_attribute("#meter .rounds", "title"))
         await say(tab, "and twice that")
         await tab.wait_for_selector("text=Eight.")
         assert await tab.locator(".user").all_inner_texts() == ["two and two", "and twice that"]
