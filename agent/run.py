@@ -64,6 +64,10 @@ class Run:
         asked = "\n\n".join(str(pause.get("text") or pause.get("question") or "") for pause in self.pending)
         return asked or self.answer or self.status
 
+    def _repr_markdown_(self) -> str:
+        """Return what a notebook shows: the same as `str(run)`."""
+        return str(self)
+
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
         """Return the run without these questions."""
         left = [pause for pause in self.pending if pause["id"] not in answered]

@@ -436,7 +436,7 @@ class Tables:
             "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
         )
         table.notes += [] if table.encoding == "utf-8" else [_encoding_note(table.encoding)]
-        table.notes += _later_tables(path, file) if is_list else []
+        table.notes += _later_tables(path, file) if is_list else _header_below(path, file, form["Delimiter"])
         table.notes += [
             f"NOTE: {WORDS[other]} would separate all lines alike too"
             for other in _other_separators(file, form["Delimiter"])
@@ -582,6 +582,28 @@ def _other_separators(file: str, chosen: str) -> list[str]:
     return [other for other, widths in counts.items() if len(widths) == 1 and 1 not in widths]
 
 
+def _header_below(path: str, file: str, mark: str) -> list[str]:
+    """Return how to read what stands below a title: a first line with few fields filled, and one with all of them."""
+    if file.endswith(PACKED):
+        return []
+    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
+        reader = csv.reader(lines, delimiter=mark)
+        first = next(reader, [])
+        if sum(map(bool, map(str.strip, first))) * 2 >= len(first):
+            return []
+        for _, row in zip(range(LOOKED_AT), reader, strict=False):
+            if len(row) == len(first) and all(map(str.strip, row)):
+                line = reader.line_num
+                return [f"NOTE: line {line} is the first without an empty field: {_read_from(path, mark, line)}"]
+    return []
+
+
+def _read_from(path: str, mark: str, line: int) -> str:
+    """Return the SQL that reads a file from its header in this line on."""
+    form = f"delim = {quote_text(mark)}, skip = {line - 1}, header = true, all_varchar = true"
+    return f"FROM read_csv({quote_text(path)}, {form})"
+
+
 def _later_tables(path: str, file: str) -> list[str]:
     """Return how to read what stands below a title, for each separator by which it may be a table."""
     notes = list[str]()
@@ -589,9 +611,8 @@ def _later_tables(path: str, file: str) -> list[str]:
         widths = _field_counts(file, mark, LOOKED_AT)
         width, line = max(widths.items())
         if len(widths) == 2 and 1 in widths and line > widths[1]:
-            form = f"delim = {quote_text(mark)}, skip = {line - 1}, header = true, all_varchar = true"
-            how = f"read_csv({quote_text(path)}, {form})"
-            notes.append(f"NOTE: line {line} has {width} fields separated by {WORDS[mark]}: FROM {how}")
+            how = _read_from(path, mark, line)
+            notes.append(f"NOTE: line {line} has {width} fields separated by {WORDS[mark]}: {how}")
     return notes
 
 

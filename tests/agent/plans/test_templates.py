@@ -141,6 +141,7 @@ async def test_a_value_in_a_files_name_is_replaced_and_one_spelled_otherwise_is_
         same = await agent.start(template="month", settings={**ASKED, "language": "en"})
         assert "Template month: month = 2026-10 (as in the saved run), before = 2026-09" in str(same)
         assert "still stands" not in str(same)
+        assert same._repr_markdown_() == str(same)  # a notebook shows what a person reads
 
 
 async def test_who_is_not_asked_reads_the_values_in_a_note() -> None:

@@ -94,6 +94,19 @@ def test_numbers_written_in_both_ways_are_read_each_by_its_own_marks(reader: Rea
     assert "currencies" not in reader.describe("g.csv")
 
 
+def test_a_title_above_the_header_is_noticed(reader: Reader, tmp_path: Path) -> None:
+    """D1, Q50: a first line with hardly a field filled is a title; the note reads the table below it."""
+    (tmp_path / "f.csv").write_text(
+        "Report of 1.10.2026;;\n;;\nCustomer;Amount;Day\nA;1,50;03.04.2026\nB;-2,50;05.06.2026\n"
+    )
+    note = reader.describe("f.csv").partition("NOTE: line 3 is the first without an empty field: FROM ")[2]
+    read = note.partition("\n")[0].partition("; ")[0]
+    assert read == "read_csv('f.csv', delim = ';', skip = 2, header = true, all_varchar = true)"
+    assert reader.query(f"SELECT * FROM {read}").splitlines()[0] == "Customer | Amount | Day"
+    (tmp_path / "g.csv").write_text("id;;day\nA;1;2\n")
+    assert "NOTE: line" not in reader.describe("g.csv")
+
+
 def test_rows_come_in_the_order_of_the_file(reader: Reader, tmp_path: Path) -> None:
     """X12: “only the first are shown” is true, also where a text is read as dates."""
     rows = "".join(f"R{number};{number % 28 + 1}.12.2026\n" for number in range(30_000))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language.texts import LANGUAGES, catalogue, known_language
+from donewhen.state.language.texts import LANGUAGES, catalogue, known_language, say
+from donewhen.state.people.amounts import example_amount, read_amounts
 from donewhen.state.people.answers import Answer
 from donewhen.state.proof.outcome import summary
 from tests.kit.pauses import KINDS, PLAN, hitl, options, payload, pending, read_answer
@@ -100,3 +101,11 @@ def test_what_is_not_understood_is_said_in_the_language_of_the_pause(language: s
     assert problem == catalogue(language)["unclear"]["edit"].format(
         reasons=f"line {number}: a plan has no field 'notes'"
     )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_example_of_an_amount_is_one_in_its_language(language: str) -> None:
+    """X24: who is told how to write an amount can write it so."""
+    example = example_amount("rounds", 50, language)
+    assert example in say(language, "unclear", "no_amount", said="?")
+    assert read_amounts(example, {}, ["rounds"]) == {"rounds": 50}
