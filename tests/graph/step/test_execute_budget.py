@@ -133,7 +133,7 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
     settings = limited(limits={"rounds": 9, "tool_calls": 2})
     flow = await play(model, desk.tools(), settings=settings, answers=["extend 1"])
     model.assert_exhausted()
-    assert flow.status == "answered"
+    assert flow.status == "completed"
     assert [pause["exhausted"] for pause in flow.pauses] == ["tool_calls"]
     assert desk.calls == ["holds one", "holds two", "holds three"]
     assert [e["id"] for e in flow.journal] == ["s1.1", "s1.2", "s1.3", "s1.result"]
