@@ -213,7 +213,8 @@ class Delivery(Talk[str]):
             return None
         if self.flaw:
             return {"problem": self.flaw, "fields": [], "more": 0}
-        return await trace_output(self.context, self.data, self.values, self.values.get("journal") or ())
+        journal = [*(self.values.get("journal") or ()), *self.context.new_entries]
+        return await trace_output(self.context, self.data, self.values, journal)
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:

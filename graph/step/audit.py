@@ -185,17 +185,24 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
 async def trace_output(
     context: CallContext, data: Any, run: Mapping[str, Any], journal: Iterable[JournalEntry]
 ) -> OutputRow:
-    """Return the receipt's row on the structured result: the source of each value. What the user wrote needs none."""
-    sources, room = list[SourceText](), SOURCE_CHARS
-    for entry in journal:
-        if room > 0 and not entry.get("outside"):
+    """Return the receipt's row on the structured result: the source of each value.
+
+    What the user wrote on the thread, and what earlier requests observed, needs none. Where something was seen that no
+    text has, as in an image, nothing is said to be without a source.
+    """
+    sources, earlier, room = list[SourceText](), list[SourceText](), SOURCE_CHARS
+    before, entries = run.get("before") or (), [entry for entry in journal if not entry.get("outside")]
+    for kept, entry in [*((sources, each) for each in entries), *((earlier, each) for each in before)]:
+        if room > 0:
             text = (await context.caller.texts.load(entry))["text"][:room]
-            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
+            kept.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
             room -= len(text)
-    texts = [str(run.get("goal")), "\n".join(e.id for e in sources), *(e["text"] for e in run.get("before") or ())]
-    known = [SourceText("", text) for text in texts]  # a value may name an observation
+    words = [str(each.text) for each in conversation_before(run) if isinstance(each, HumanMessage)]
+    ids = "\n".join(each.id for each in sources)  # a value may name an observation
+    known = [*earlier, *(SourceText("", text) for text in (str(run.get("goal")), *words, ids))]
     row = await asyncio.to_thread(trace_values, data, sources, known)  # takes seconds for megabytes of sources
-    return row if room > 0 else {**row, "unsourced": []}
+    is_all_text = not run.get("attachments") and not any(entry.get("images") for entry in (*entries, *before))
+    return row if room > 0 and is_all_text else {**row, "unsourced": []}
 
 
 @dataclass

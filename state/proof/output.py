@@ -19,6 +19,8 @@ SMALL = 12
 """Whole numbers up to this occur in most texts, so they count only next to their name."""
 _DAY = pattern(r"(\d{4})-(\d\d)-(\d\d)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
 """A date, or midnight, as JSON has them."""
+_WRITTEN_DAY = pattern(r"(?<![\d.])(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?!\d)")
+"""A day as people and files write it."""
 
 
 class SourceText:
@@ -35,9 +37,15 @@ class SourceText:
         """The words and numbers in order, for both readings of a comma between digits."""
         return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
 
-    def says(self, forms: Sequence[str]) -> bool:
-        """Return whether the text contains the words and numbers of one of these forms in order."""
-        return any(form in reading for form in forms for reading in self._readings)
+    @cached_property
+    def _days(self) -> frozenset[str]:
+        """The days that the text names; 12/10/2026 may be either of two."""
+        return frozenset(day for match in _WRITTEN_DAY.finditer(self.text) for day in _days_of(*match.groups()))
+
+    def says(self, forms: Sequence[str], day: str = "") -> bool:
+        """Return whether the text contains the words and numbers of one of these forms in order, or the day."""
+        is_there = any(form in reading for form in forms for reading in self._readings)
+        return is_there or (bool(day) and day in self._days)
 
 
 class _Leaf:
@@ -48,7 +56,9 @@ class _Leaf:
         value_text = "" if isinstance(value, bool) else value if isinstance(value, str) else json.dumps(value)
         small = isinstance(value, int) and abs(value) <= SMALL
         self.quote: str = f"{key} {value_text}" if small and value_text else value_text
-        self.forms = _forms([self.quote, *_days(value_text)])
+        self.forms = _forms([self.quote])
+        match = _DAY.fullmatch(value_text)
+        self.day = "-".join(match.groups()) if match else ""
         self.bare_forms: tuple[str, ...] = _forms([value_text]) if small else self.forms
         """Those of the value without its name."""
         self.is_figure: bool = any(map(str.isdigit, value_text))
@@ -60,18 +70,17 @@ def _forms(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, lines)))
 
 
-def _days(text: str) -> Iterator[str]:
-    """Yield a day as other countries write it, if the text is one; 12/10/2026 may be either of two days."""
-    if not (match := _DAY.fullmatch(text)):
-        return
-    year, month, day = match.groups()
-    short_month, short_day = month.lstrip("0"), day.lstrip("0")
-    yield f"{year}-{month}-{day}"
-    for y in (year, year[2:]):
-        yield from (f"{d}.{m}.{y}" for d in (day, short_day) for m in (month, short_month))
-    yield from (f"{first}/{second}/{year}" for first, second in ((day, month), (month, day)))
-    yield from (f"{first}/{second}/{year}" for first, second in ((short_day, short_month), (short_month, short_day)))
-    yield f"{year}/{month}/{day}"
+def _days_of(first: str, mark: str, second: str, third: str) -> Iterator[str]:
+    """Yield the days, as JSON has them, that three numbers with a mark between them may mean."""
+    if len(first) == 4:
+        orders = [(first, second, third)] if mark != "." else []
+    else:
+        year = third if len(third) == 4 else f"20{third}"
+        orders = [(year, second, first)] if mark == "." or len(third) == 4 else []
+        orders += [(year, first, second)] if mark == "/" and len(third) == 4 else []
+    for year, month, day in orders:
+        if len(day) <= 2 and len(year) == 4:
+            yield f"{year}-{month:0>2}-{day:0>2}"
 
 
 def trace_values(data: Any, sources: Sequence[SourceText], known: Sequence[SourceText] = ()) -> OutputRow:
@@ -83,7 +92,7 @@ def trace_values(data: Any, sources: Sequence[SourceText], known: Sequence[Sourc
     """
     values = list(leaf_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
-    ids_of_leaves = [[source.id for source in sources if source.says(leaf.forms)] for leaf in leaves]
+    ids_of_leaves = [[source.id for source in sources if source.says(leaf.forms, leaf.day)] for leaf in leaves]
     counts = Counter(id for ids in ids_of_leaves for id in ids)
     rank = {source.id: (source.firsthand, counts[source.id], place) for place, source in enumerate(sources)}
     firsthand = [source for source in sources if source.firsthand]
@@ -95,7 +104,7 @@ def trace_values(data: Any, sources: Sequence[SourceText], known: Sequence[Sourc
         rows.append({"path": leaf.path, "evidence": best})
         is_found = best and rank[best[0]["observation"]][0]
         looked_at = (*firsthand, *known) if firsthand and leaf.is_figure and not is_found else ()
-        if looked_at and not any(source.says(leaf.bare_forms) for source in looked_at):
+        if looked_at and not any(source.says(leaf.bare_forms, leaf.day) for source in looked_at):
             unsourced.append(leaf.path or ROOT)
     return {"problem": "", "fields": rows, "more": len(values) - len(rows), "unsourced": unsourced}
 
