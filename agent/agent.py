@@ -441,7 +441,7 @@ class Agent:
             await asyncio.sleep(0.2)
 
     async def _find_request(self, thread_id: str | Run) -> tuple[str, str | None]:
-        """Return the thread and the id of its last request; None if that is not the one of an ended run given here."""
+        """Return the thread and the id of its last request; None if a run of another one is given."""
         run, thread_id = thread_id if isinstance(thread_id, Run) else None, id_of(thread_id)
         return thread_id, await self._runner.find_request(thread_id, run)
 

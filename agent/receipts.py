@@ -71,7 +71,7 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
     """
     conversation = await agent.conversation(thread_id)
     run = conversation.run
-    if run.receipt is None:
+    if run.outcome is None:
         raise DoneWhenError(
             f"thread {run.thread_id} has no receipt: it is {run.status}, and a receipt comes with the end"
         )

@@ -56,6 +56,8 @@ class Run:
     """The limits including grants. Empty for a thread that no Agent started."""
     language: str = "en"
     """The language of the runtime's texts: the one the model declared, else that of the settings."""
+    request: str = ""
+    """The id of its request among those of the thread; "" if an older version began it."""
     problem: str = ""
     """What answers to open questions lack, why workers gave up, or why an audit was not possible; "" if all is well."""
 
@@ -92,13 +94,6 @@ def id_of(thread: object) -> str:
     return check_thread_id(thread_id)
 
 
-def is_of_last_request(run: Run, values: Mapping[str, Any]) -> bool:
-    """Return whether an ended run is still the last of its thread; audits and undos leave this part of its receipt."""
-    own: Mapping[str, Any] = run.receipt or {}
-    last = (values.get("outcome") or {}).get("receipt") or {}
-    return all(own.get(key) == last.get(key) for key in ("goal", "plan", "steps"))
-
-
 def read_run(
     thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
 ) -> Run:
@@ -117,6 +112,7 @@ def read_run(
         thread_id,
         status,
         goal=values.get("goal", ""),
+        request=str(values.get("request") or ""),
         plan=values.get("plan"),
         steps=values.get("steps") or {},
         pending=pending,

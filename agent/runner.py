@@ -57,7 +57,6 @@ from donewhen.agent.request import MISSING, Continuation, Request, check_begun, 
 from donewhen.agent.run import (
     Run,
     interrupted_tasks,
-    is_of_last_request,
     read_left_behind,
     read_run,
     require_thread,
@@ -873,7 +872,7 @@ class Runner:
         snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
         if drained and _is_answered(snapshot):  # what is left is to give the answer that is there
             stream = graph.astream(None, make_config(thread_id, config), **{**options, "control": None})
-            async with aclosing(until_cancelled(stream, cancellation, context)) as parts:
+            async with aclosing(stream) as parts:
                 async for part in parts:
                     yield part
             drained, snapshot = None, await graph.aget_state(make_config(thread_id), subgraphs=True)
@@ -982,13 +981,11 @@ class Runner:
     # Ending ------------------------------------------------------------------------------------------------------
 
     async def find_request(self, thread_id: str, run: Run | None) -> str | None:
-        """Return the id of a thread's last request; None if `run` has ended and another one followed it."""
+        """Return the id of a thread's last request; None if `run` is of another one."""
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-        unbegun = is_not_begun(row, snapshot.values)
-        if run and run.receipt and (unbegun or not is_of_last_request(run, snapshot.values)):
-            return None
-        return request_of(row, snapshot.values)
+        request = request_of(row, snapshot.values)
+        return None if run and run.request and run.request != request else request
 
     async def cancel(self, thread_id: str, reason: str, request: str) -> Run:
         """End the run of this request if it waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy.
@@ -1012,10 +1009,14 @@ class Runner:
             return run_now(thread_id, row, snapshot, self.form)
         async for later in graph.aget_state_history(make_config(thread_id), filter={"source": "input"}):
             if later.values.get("request") == request and later.parent_config:
-                return read_run(thread_id, await graph.aget_state(later.parent_config), settings_in(row), self.form)
+                before = await graph.aget_state(later.parent_config)
+                run = read_run(thread_id, before, settings_in(row), self.form)
+                if run.outcome:  # else these were words to the same request, or another one took its place
+                    return run
         if snapshot.values.get("request") == request:  # the next one has not begun
             return read_run(thread_id, snapshot, settings_in(row), self.form)
-        return Run(thread_id, "cancelled", goal=goal, problem="another request took its place on the thread")
+        why = "another request took its place on the thread"
+        return Run(thread_id, "cancelled", goal=goal, request=request, problem=why)
 
     async def withdraw(self, thread_id: str, reason: str) -> None:
         """End a queued run that has not begun, as cancelled; one that has begun stays as it is."""

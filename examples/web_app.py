@@ -101,6 +101,9 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         thread: Annotated[str, Depends(own)], body: Answer, user: Annotated[str, Depends(user_of)]
     ) -> dict[str, Any]:
         """`{id, answer}` with the id of what is asked: it is for that, however late or often it comes."""
+        info = await agent.info(thread)
+        if info.owner != user and not any(each["id"] == body.id and asks(each, user) for each in info.pending):
+            raise UnknownThread(f"thread {thread!r} asks you nothing with the id {body.id!r}")
         return {"thread": await agent.submit_answer(thread, {body.id: body.answer}, by=user)}
 
     return app

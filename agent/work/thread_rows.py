@@ -236,7 +236,7 @@ def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm
     settings = settings_in(row)
     if is_not_begun(row, snapshot.values):
         limits = with_granted(settings.limits, None) if settings else {}
-        run = Run(thread_id, status, limits=limits)
+        run = Run(thread_id, status, limits=limits, request=queued_request(row))
     else:
         run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
         run = run.without(queued_answers(row), status) if has_work(row) else run

@@ -291,8 +291,10 @@ class Worker:
             try:
                 if self._complete:
                     await self._complete(thread_id)
-            except DoneWhenError as error:
-                self._set_aside(thread_id, str(error), now + SKIP_LACKING)
+            except ThreadBusy:
+                continue
+            except Exception as error:  # one that cannot be read holds up no other
+                self._set_aside(thread_id, f"{type(error).__name__}: {error}", now + SKIP_LACKING)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip a thread whose row cannot be read."""

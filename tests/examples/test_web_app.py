@@ -128,6 +128,8 @@ async def test_one_person_alone_approves_what_others_ask_for(tmp_path: Path) -> 
         path = f"/goals/{thread}"
         codes = {name: (await client.get(path, headers=each)).status_code for name, each in users.items()}
         assert codes == {"ann": 200, "bob": 404, "chef:eva": 200}
+        other = await client.post(f"{path}/answers", json={**answer, "id": "s1.q1"}, headers=users["chef:eva"])
+        assert other.status_code == 404, "what others are asked is not theirs to answer"
         codes = {
             name: (await client.post(f"{path}/answers", json=answer, headers=each)).status_code
             for name, each in users.items()

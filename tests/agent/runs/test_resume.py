@@ -353,6 +353,19 @@ async def test_a_request_that_is_sent_again_gets_its_own_run_back(storage: Stora
     assert len(model.requests) == 3
 
 
+async def test_a_request_whose_place_another_took_is_cancelled_when_it_is_sent_again(storage: Storage) -> None:
+    """C06: also one that waited, was stopped, or got words in between; who asks for it again does not wait for ever."""
+    plan = submit_plan([{"content": "Say it", "done_when": ["said"]}])
+    async with Agent(
+        ScriptedModel(roles={"triage": [plan, plan, answer("two")]}, strict=False), storage=storage
+    ) as agent:
+        await agent.start("one", request_id="a1", thread_id="t")
+        await agent.resume("t", "say it louder")
+        assert (await agent.start("two", request_id="a2", thread_id="t", restart=True)).answer == "two"
+        again = await agent.start("one", request_id="a1", thread_id="t")
+        assert (again.goal, again.status, again.pending) == ("one", "cancelled", ())
+
+
 async def test_an_empty_request_id_is_refused() -> None:
     """C06: two goals whose ids are blank are refused; otherwise each delivery would begin a thread of its own."""
     agent = Agent(sending(HI), [Outbox().tool()], storage="memory:")

@@ -493,6 +493,17 @@ async def test_a_run_that_has_ended_stands_for_its_own_request(storage: Any, the
         assert (await agent.cancel("t")).status == "cancelled"
 
 
+async def test_a_run_that_waited_stands_for_its_own_request(storage: Any) -> None:
+    """M11: it was answered and ended since; `cancel` with it leaves the thread's next request alone."""
+    roles = {"triage": [ask_user("Which?"), answer("one"), ask_user("What?")]}
+    async with Agent(ScriptedModel(roles=roles, strict=False), storage=storage) as agent:
+        first = await agent.start("first", thread_id="t")
+        await agent.resume(first, "blue")
+        await agent.start("second", thread_id="t")
+        assert await agent.cancel(first) == first
+        assert (await agent.get("t")).status == "waiting"
+
+
 async def _submitted(agent: Agent, run: Run) -> Run:
     return await agent.run_submitted(await agent.submit_answer(run, "blue"))
 
