@@ -164,7 +164,7 @@ def _template_of(name: str, value: Mapping[str, Any]) -> PlanTemplate:
     """Return a stored template. Raises StorageError if it is damaged."""
     try:
         return _with_left(PlanTemplate(**{**value, "name": name}))
-    except TypeError as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise StorageError(f"the stored template {name!r} is damaged ({error})") from error
 
 

@@ -7,7 +7,8 @@ from unicodedata import normalize
 import pytest
 
 from donewhen import Agent
-from donewhen.errors import PlanError
+from donewhen.agent.plans.templates import SPACE
+from donewhen.errors import PlanError, StorageError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import DATABASES, fresh_url
@@ -142,6 +143,33 @@ async def test_a_value_in_a_files_name_is_replaced_and_one_spelled_otherwise_is_
         assert "Template month: month = 2026-10 (as in the saved run), before = 2026-09" in str(same)
         assert "still stands" not in str(same)
         assert same._repr_markdown_() == str(same)  # a notebook shows what a person reads
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"plan": {"steps": [{}]}},
+        {"plan": {"done_when": [{"check": "total"}]}},
+        {"plan": {"steps": [{"id": "s1", "calls": [{}]}]}},
+        {"plan": None},
+        {"parameters": {"region": None}},
+    ],
+)
+async def test_a_damaged_template_hides_no_other_one(damage: dict[str, Any]) -> None:
+    """Issue 12, templates: those that cannot be read are listed as such, whatever is wrong with them."""
+    async with Agent(
+        working(1, "North"), [total, write], effects={"total": "read"}, storage="memory:",
+        settings={"confirm": "never", "approvals": "never"},
+    ) as agent:  # fmt: skip
+        saved = await agent.templates.save(await agent.start("the total of North"), "good", {"region": "North"})
+        async with agent.storage.writer() as (_, store):
+            for name in ("bad", "worse"):
+                await store.aput(SPACE, name, {**saved.to_dict(), **damage}, index=False)
+        bad, good, worse = await agent.templates.list()
+        assert good == saved
+        assert all(f"template '{each.name}' is damaged" in each.problem for each in (bad, worse))
+        with pytest.raises(StorageError, match="'bad' is damaged"):
+            await agent.templates.get("bad")
 
 
 async def test_who_is_not_asked_reads_the_values_in_a_note() -> None:
