@@ -110,6 +110,20 @@ async def test_figures_without_a_source_are_named() -> None:
     assert "2026-11-30 (in no" not in model.requests[-1].text
 
 
+async def test_a_figure_that_the_person_said_earlier_is_not_named() -> None:
+    """N07: two requests of a thread: what they said in the first one is no invention in the second one's data."""
+    plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare"}])
+    data = delivered({**GOOD, "best": {**ACME, "price": 750}})
+    work = {"s1": SEEN, "s2": [finish_step("Acme is cheaper", "s2.result")]}
+    roles: Any = {"triage": [answer("Noted."), plan], "execute": work, "deliver": [data], "judge": lambda *_: audit()}
+    async with agent(ScriptedModel(roles=roles)) as own:
+        await own.start("My budget is 750 EUR", thread_id="t")
+        run = await own.start("Compare the offers", thread_id="t", output_type=Choice)
+    assert run.receipt is not None
+    assert (run.receipt["output"] or {}).get("unsourced") == []
+    assert "in no observation" not in run.answer
+
+
 async def test_what_nothing_supports_is_marked() -> None:
     """A1, V07: values of data are claims as well; one that nothing shows goes back once, then is marked."""
     data = {"best": {**ACME, "price": 17.95}, "others": [{**BOLT, "until": "2026-12-24"}], "verdict": "cheap"}
