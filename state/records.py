@@ -451,6 +451,8 @@ class Agreed(TypedDict):
     """What a hook asked about it, as they read it; "" if none did."""
     name: str
     """Which person; "" if they are not known."""
+    times: NotRequired[int]
+    """To how many questions of hooks people agreed about the call with these arguments; 0 if missing."""
 
 
 class Refused(TypedDict):

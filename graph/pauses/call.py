@@ -173,7 +173,9 @@ class ToolPause(PermissionPause, CallPause):
         ruling: Decided = {"kind": "refused", "why": why, "who": self.answered_by}
         if answer.kind in ("approve", "edit"):
             ruling = {"kind": "approved", "by": decided.by}
-            first = {**first, "agreed": {"question": self.hook, "name": decided.name}}
+            before = first.get("agreed", {}).get("times", 0)
+            times = before + bool(self.hook) if answer.kind == "approve" else 0
+            first = {**first, "agreed": {"question": self.hook, "name": decided.name, "times": times}}
         if answer.kind == "edit":
             edit: Call = {"edited": True, "edited_by": self.answered_by, "edit_words": answer.text}
             batch, first = [], {**first, "args": answer.arguments or {}, **edit}

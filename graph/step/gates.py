@@ -38,6 +38,12 @@ from donewhen.state.settings import Settings
 
 MOST_REFUSALS = 2
 """How often a service may refuse equal writes before no other is sent; a single refusal may be a passing fault."""
+MOST_AGREED = 2
+"""To how many questions of hooks about one call people agree before another one refuses it."""
+ASKS_OTHERWISE = (
+    "a policy asks something else about this call each time that people agree, last: {question} Nobody is asked again "
+    "until its question depends on the call alone"
+)
 MADE_ALREADY = (
     "this very call was made and succeeded before this step was planned or tried anew, and nobody is asked whether to "
     "make it once more. Go on from what it did, which can be cited"
@@ -309,7 +315,8 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
     """Ask the hooks, unless a person said that the call happened, or is not to be made again.
 
     An approval answers the question that the person read, if they are who the hook asks. Any other question is asked:
-    about a call that was edited or approved beside another one, or by a hook that is new.
+    about a call that was edited or approved beside another one, or by a hook that is new. If it differs once more after
+    people agreed to two about this very call, the call is refused.
     """
     before_call, decided = context.deps.policies.hooks.before_call, call.get("decided")
     if not before_call or (decided and decided["kind"] == "known" and decided["effect"] != "not_happened"):
@@ -322,6 +329,8 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
         and may_answer(verdict.answered_by, agreed["name"])
     )
     refusal, question = verdict.refused, "" if is_answered else verdict.question
+    if question and not refusal and agreed and agreed["question"] != question and agreed.get("times", 0) >= MOST_AGREED:
+        refusal = ASKS_OTHERWISE.format(question=question)
     if question and not refusal and not context.may_ask:
         refusal = f"a person would have to agree, in a step: {question}"
     return (

@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -111,6 +112,22 @@ async def test_a_person_agrees_to_no_question_that_they_did_not_read() -> None:
             sent,
             ["Is legal informed?" if each else None for each in asked],
         )
+
+
+@pytest.mark.parametrize("first", [[], [{"type": "edit", "arguments": {"to": "zed@other"}}]])
+async def test_a_hook_that_asks_otherwise_each_time_asks_twice_and_then_refuses(first: list[Any]) -> None:
+    """X15: nobody is asked for ever, and no call is made whose question nobody read; also about an edited call, with
+    two questions of its own. One that asks otherwise once is answered at the second."""
+    for most, sent in ((99, 0), (len(first) + 2, 1)):
+        SENT.clear()
+        asked = count(1)
+        hooks = Hooks(before_call=[lambda made, n=asked, most=most: Ask(f"{min(next(n), most)} went out. One more?")])
+        model = one_step([call("send", to="a@other"), give_up("no more")], tools=["send"])
+        answers = [*first, "approve", "approve"]
+        settings = {"confirm": "never", "approvals": "plan"}
+        flow = await play(model, [send], effects=EFFECTS, answers=answers, hooks=hooks, settings=settings)
+        assert (len(flow.pauses), len(SENT)) == (len(answers), sent)
+        assert ("asks something else" in last_told(model, "s1")) is not bool(sent)
 
 
 @pytest.mark.parametrize("late", [Ask("Is legal informed?"), Ask("The boss?", answered_by="boss"), Refuse("frozen")])
