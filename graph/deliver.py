@@ -242,7 +242,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         text = delivery.tell(f"{catalogue(delivery.language)['why']['refused']}: {refused.removeprefix(REFUSES)}")
         delivery.read_data({})
         delivery.flaw = say_why(delivery.language, "no_data") if form else ""
-        # What was found about the refused words repeats them.
+        # What was found about the refused words and data repeats them.
+        delivery.draft["output"] = None
         delivery.audit, delivery.verdicts = None, [each for each in delivery.verdicts if each.get("by") != "judge"]
     text = await _audit_if_due(delivery, "failed" if refused else status, text)
     text = await _tell_late(delivery, text)

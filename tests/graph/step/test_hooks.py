@@ -16,7 +16,7 @@ from donewhen import Agent, ConfigError, StorageError, build_graph
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, deliver, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, last_told, one_step, play, requests, steps
 
 SENT: list[str] = []
@@ -382,6 +382,28 @@ async def test_what_a_hook_refuses_to_deliver_is_shown_to_no_judge_and_kept_nowh
     assert (flow.run.outcome["code"], flow.run.receipt["audit"]) == ("refused", None)
     assert "Mallory" not in json.dumps([flow.run.outcome, *flow.told("audit")])
     assert not [request for request in model.requests if request.role == "judge"]
+
+
+class Contact(BaseModel):
+    """Whom to call."""
+
+    name: str
+
+
+@pytest.mark.parametrize("planned", [True, False])
+async def test_data_that_a_hook_refuses_to_deliver_stand_in_no_receipt(planned: bool) -> None:
+    """V03: of a plan and of an answer without one, neither their fields nor which of them stand in no observation."""
+    replies = {"s1": [call("look", where="x"), finish_step("ok", "s1.1")], "s2": [finish_step("ok", "s2.result")]}
+    deliveries, answers = (
+        [deliver("Call her.", {"name": "Mallory"})] * 2,
+        [answer("Call her.", {"name": "Mallory"})] * 3,
+    )
+    model = steps([{"content": "look", "tools": ["look"]}, "write"], replies, deliver=deliveries)
+    model = model if planned else ScriptedModel(roles={"triage": answers})
+    hooks = Hooks(before_end=[lambda end: Refuse("no names") if end.output else None])
+    flow = await play(model, [look], effects=EFFECTS, settings=FREE, hooks=hooks, output_type=Contact)
+    assert (flow.run.outcome["code"], flow.run.output) == ("refused", None)
+    assert flow.run.receipt["output"] == {"problem": "nothing was delivered as data", "fields": [], "more": 0}
 
 
 async def test_a_person_is_asked_before_the_end() -> None:
