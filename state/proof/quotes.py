@@ -26,8 +26,11 @@ _ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
-_COMPARISON = pattern(r"\s*>=?\s*[-+\u2212]?[$€£¥]?\s?\.?\d[^\n]*")
-"""One line that begins with a comparison, `> 100`, and is no quoted line of a mail."""
+_COMPARISON = pattern(
+    r"\s*>=?\s*[-+\u2212]?[^\W\d_]{0,3}[$€£¥]?\s?\.?\d[\d.,' \u00a0\u202f]*(?:[%‰°$€£¥]|[^\W\d_]{1,3})?"
+)
+"""A comparison alone, a number with at most a short unit or a currency, as `> 100` and `> 3.5 EUR`; any other line is
+quoted from a mail or Markdown."""
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
