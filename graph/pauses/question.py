@@ -75,11 +75,12 @@ class QuestionPause(OpenQuestion):
         if shape.verb == "ignore" or fold_words(shape.text) == "/skip":
             return Answer("declined")
         choices = self.choices()
+        texts = [scalar_text(item) for item in shape.items] if shape.verb == "list" else [text := words_of(shape)]
+        for each in texts:
+            if len(named := named_choices(each, choices)) > 1:
+                return unclear("which_option", each, options=" / ".join(named))
         if shape.verb == "list":
-            return Answer("answer", ", ".join(match_choice(scalar_text(item), choices) for item in shape.items))
-        text = words_of(shape)
-        if len(named := named_choices(text, choices)) > 1:
-            return unclear("which_option", text, options=" / ".join(named))
+            return Answer("answer", ", ".join(match_choice(each, choices) for each in texts))
         if text and shape.verb != "other":
             choice, word = match_choice(text, choices), read_word(text)
             alike = [each for each in choices if word in ("yes", "no") and read_word(each) == word]

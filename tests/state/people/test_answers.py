@@ -61,6 +61,9 @@ def test_a_number_that_may_be_two_options_is_asked_back(more: dict[str, Any]) ->
     rooms = pending("question", options=["2 rooms", "3 rooms", "12 rooms"], **more)
     assert str(read_answer("2", rooms)) == "“2” may be one of these: 3 rooms / 2 rooms. Write out which one"
     assert isinstance(read_answer("3", rooms), str)
+    if not more:
+        assert str(read_answer(["1", "2"], rooms)) == "“2” may be one of these: 3 rooms / 2 rooms. Write out which one"
+        assert read_answer(["1", "#2"], rooms) == Answer("answer", "2 rooms, 3 rooms")
     for said, option in (("#2", "3 rooms"), ("1", "2 rooms"), ("12", "12 rooms"), ("2 rooms", "2 rooms")):
         assert read_answer(said, rooms).text == option  # type: ignore[union-attr]
     same = pending("question", options=["1 room", "2 rooms"], **more)
