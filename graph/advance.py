@@ -276,8 +276,9 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         reason = say_why(language, limit, key=amount_name(language, move.key))
     if settings.at_limit == "ask" and move.key != "deadline":
         needs = next_needs(values["steps"][move.steps[0]])
-        account = step_account(values, settings, scope, needs) if scope else run_account(values, settings, needs=needs)
-        account = account.of_day(move.day)
+        audits = not answering_step(values["plan"]) and is_audit_due(settings, values)  # else the reserve is for it
+        run = run_account(values, settings, needs=needs, to_audit={"model_calls": int(audits)})
+        account = (step_account(values, settings, scope, needs) if scope else run).of_day(move.day)
         whose = move.day.scope if move.day else scope or "run"
         id = f"budget.{whose}.{move.key}.{account.total(move.key):g}"
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))

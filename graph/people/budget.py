@@ -9,7 +9,7 @@ from typing import Any
 from donewhen.graph.pauses.budget import BudgetPause
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import option_key, option_texts, say, translate_option
-from donewhen.state.ledger import Amounts, DayAccount, Limits, exhausted_keys, meter, remaining, subtract
+from donewhen.state.ledger import Amounts, DayAccount, Limits, add, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill_notice
@@ -49,6 +49,8 @@ class Account:
     """The state of the run."""
     at_end: Amounts | None = None
     """If all steps are done, what is kept of each amount while one more is taken to prove the answer; else None."""
+    to_audit: Amounts = field(default_factory=Amounts)
+    """What the audit of the answer will take besides the reserve; an extension by what is suggested lasts for it."""
     day: DayAccount | None = None
     """The account of the day whose limits these are; None for the limits of a run or step."""
 
@@ -64,6 +66,11 @@ class Account:
         if self.at_end is not None:
             return self.at_end
         return {} if self.step or (self.unplanned and not self.done) else RESERVE
+
+    @property
+    def to_end(self) -> Amounts:
+        """What the run takes after its last step."""
+        return add(self.reserve, self.to_audit)
 
     @property
     def may_replan(self) -> bool:
@@ -131,7 +138,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
 def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:
     """Return other limits that would not last for the remaining work, so that the next question is not about them."""
     left = remaining(account.limits, account.granted, account.spent)
-    others = {key: amount - account.reserve.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
+    others = {key: amount - account.to_end.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
     return [key for key, free in others.items() if (need := _estimate_need(account, key)) is not None and free < need]
 
 
@@ -145,7 +152,7 @@ def _estimate_need(account: Account, key: str) -> float | None:
 def _suggest(account: Account, key: str) -> float:
     """Return the suggested extension: the overdraft plus the need of the remaining steps, or half the limit."""
     limit, needed = account.total(key), _estimate_need(account, key)
-    over = account.spent.get(key, 0) + account.reserve.get(key, 0) - limit
+    over = account.spent.get(key, 0) + account.to_end.get(key, 0) - limit
     need = limit / 2 if needed is None else needed
     if key == "cost_usd":
         return math.ceil(max(over + need, 0.01) * 100) / 100

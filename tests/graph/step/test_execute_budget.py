@@ -189,6 +189,15 @@ async def test_finished_work_is_not_left_unproven_without_a_question(lacks: str,
         assert f"the limit of {amount_name('en', next(iter(limits)))} was reached" in flow.run.answer
 
 
+@pytest.mark.parametrize(("limit", "rest"), [(3, SAID), (4, [call("look", what="b"), *SAID])], ids=["a guess", "known"])
+async def test_what_is_suggested_lasts_for_the_audit_of_the_answer(limit: int, rest: list[Any]) -> None:
+    """X08, D03: who agrees to it is asked once: while the first step is at work, and after it."""
+    model = steps(["look", "rest"], {"s1": GREEN, "s2": rest}, judge=[audit()])
+    flow = await play(model, Desk().tools(), settings=limited(limits={"model_calls": limit}), answers=["extend"])
+    assert (flow.status, [pause["id"] for pause in flow.pauses]) == ("completed", [f"budget.run.model_calls.{limit}"])
+    assert flow.run.spent["model_calls"] == limit + flow.pauses[0]["suggested"]["model_calls"]
+
+
 async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
     """X08, D03, D07: of one step, whose result is the answer; where none is left, nobody audited it, and it says so."""
     for limit in (4, 5):
