@@ -133,8 +133,9 @@ class Pause(TypedDict, total=False):
     exhausted: str | list[str]
     """budget: the ledger key or keys that are used up."""
     of_planning: bool
-    at_end: bool
     """budget: True if the rounds of planning are used up, which `plan_rounds` limits."""
+    at_end: bool
+    """budget: True if all steps are done, and the answer could not be proven."""
     of_day: str
     """budget: `owner:` or `queue:` and the date, if the budget of a day is used up, which other runs share."""
     suggested: dict[str, float]
