@@ -23,6 +23,8 @@ class Conversation:
     run: Run
     request: int
     """The number of the current request, from 1."""
+    message_id: str
+    """The id of the message that began the current request; "" if an older version began it."""
     messages: Sequence[AnyMessage]
     """What people and the agent said to each other in all requests, with the calls by which clients show plans and
     steps.
@@ -43,6 +45,7 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
     return Conversation(
         run,
         request=values.get("turn", 1),
+        message_id=values.get("request") or "",
         messages=values.get("messages") or (),
         observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
         approved=(values.get("approval") or {}).get("plan"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from donewhen.graph.pauses.pause import OpenPause, load_pause
     from donewhen.graph.pauses.plan import PlanPause
     from donewhen.graph.pauses.question import FormPause
+    from donewhen.graph.receive import STEER
     from donewhen.graph.tools.effects import read_all
     from donewhen.state.channels import TASK
     from donewhen.state.language.short_replies import read_word
@@ -49,13 +50,14 @@ if TYPE_CHECKING:
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
-    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "TASK", "UNPRICED", "Answer",
-    "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage", "ToolPause",
-    "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines", "coerce_typed",
-    "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "hide_known", "installed_version",
-    "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text", "read_all",
-    "read_goal", "read_word", "redact", "redact_json", "say", "says_continue", "schedule_lines", "schedule_text",
-    "shown_arguments", "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
+    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK", "UNPRICED",
+    "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
+    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines",
+    "coerce_typed", "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "hide_known",
+    "installed_version", "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text",
+    "read_all", "read_goal", "read_word", "redact", "redact_json", "say", "says_continue", "schedule_lines",
+    "schedule_text", "shown_arguments", "sources_text", "step_numbers", "storable", "store_label", "text_changes",
+    "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -72,6 +74,7 @@ _HOME = {
     **dict.fromkeys(("OpenPause", "load_pause"), "graph.pauses.pause"),
     "PlanPause": "graph.pauses.plan",
     "FormPause": "graph.pauses.question",
+    "STEER": "graph.receive",
     "read_all": "graph.tools.effects",
     "TASK": "state.channels",
     "read_word": "state.language.short_replies",

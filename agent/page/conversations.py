@@ -17,6 +17,7 @@ from donewhen.agent.page.dropping import read_picture
 from donewhen.clients import (
     DEMO,
     ROLES,
+    STEER,
     CallPause,
     FormPause,
     Json,
@@ -186,7 +187,7 @@ class Conversations:
         content: Any = [{"type": "text", "text": goal}, *blocks] if blocks and not unseen else goal
         picture = await self._picture(thread_id, ended=True) if thread_id else None
         if picture and instead_of:
-            picture["messages"] = [*takewhile(lambda message: message["id"] != instead_of, picture["messages"])]
+            picture["messages"] = _before(instead_of, picture["messages"])
         stream = self._agent.stream(
             content,
             thread_id=thread_id,
@@ -350,9 +351,7 @@ class Conversations:
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             return Conversation([picture], updated=updated)
-        messages = picture["messages"]
-        if messages and (messages[-1]["by"], messages[-1]["text"]) == ("user", picture["run"]["goal"]):
-            messages = messages[:-1]  # the last message is the goal, which has an event of its own
+        messages = _before(picture["request"], picture["messages"])  # the goal has an event of its own
         first = {**_without_run(picture), "messages": messages}
         conversation = Conversation([first], elsewhere=True, updated=updated)
         self._spawn(self._watch(thread_id, conversation), thread_id)
@@ -444,6 +443,7 @@ class Conversations:
             "type": "picture",
             "thread_id": thread_id,
             "place": await self._other_place(thread_id),
+            "request": conversation.message_id,
             "messages": [
                 {**_message(message), "done": done.get(str(message.id), [])}
                 for message in conversation.messages
@@ -502,7 +502,15 @@ def _is_conversational(message: BaseMessage) -> bool:
 
 
 def _message(message: BaseMessage) -> Json:
-    return {"by": "user" if isinstance(message, HumanMessage) else "agent", "text": str(message.text), "id": message.id}
+    """Return a message in the page's form; `steers`: it was for a stopped run, and is no request."""
+    by = "user" if isinstance(message, HumanMessage) else "agent"
+    steers = bool(message.additional_kwargs.get(STEER))
+    return {"by": by, "text": str(message.text), "id": message.id, "steers": steers}
+
+
+def _before(id: str, messages: list[Json]) -> list[Json]:
+    """Return the messages before the one of this id; all if there is none."""
+    return [*takewhile(lambda message: message["id"] != id, messages)]
 
 
 def _pending(events: list[Json]) -> list[Json]:

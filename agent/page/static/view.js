@@ -349,18 +349,21 @@ export class View {
   }
 
   // A thread as it stands, of which no events are known.
-  picture({ messages, run, journal, said = [], place }) {
+  picture({ messages, run, request, journal, said = [], place }) {
     this.elsewhere = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
     const talk = [...messages];
     if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
     let done = [];
-    const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
+    const asked = talk.map((each) => each.by === "user" && !each.steers);
+    const found = talk.findIndex((each) => each.id === request); // older versions kept no id
+    const last = !run ? -1 : found >= 0 ? found : asked.lastIndexOf(true);
     for (const [at, message] of talk.entries()) {
       if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
       else if (at === last) this.goal(message.text, message.id);
-      else this.request(message);
-      if (message.by === "user") done = message.done ?? [];
-      if (done.length && (talk[at + 1]?.by ?? "user") === "user") this.add(this.earlier(done));
+      else if (asked[at] && (last < 0 || at < last)) this.request(message);
+      else this.person(message.text);
+      if (asked[at]) done = message.done ?? [];
+      if (done.length && (asked[at + 1] ?? true)) this.add(this.earlier(done));
     }
     if (!run) return;
     this.takeRun(run);

@@ -4,6 +4,8 @@ With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
 """
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from donewhen.workspace import workspace_tools
 from tests.agent.page.test_page import NOTE, READ, READING, agent, edit_note, read_note
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
-from tests.kit.screens.pages import served
+from tests.kit.screens.pages import Gate, served
 
 pytestmark = MARKS
 HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script> [x](javascript:window.pwned=1)"
@@ -403,6 +405,50 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
             await tab.click("text=End the run")
             await tab.locator("dialog").get_by_role("button", name="End the run").click()
             await tab.wait_for_selector(".outcome.cancelled")
+
+
+@asynccontextmanager
+async def steered(*answers: str) -> AsyncIterator[Any]:
+    """A tab, loaded again after “wait” was stopped, told to only look, and answered."""
+    gate = Gate()
+    triage = [
+        submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}]),
+        *map(answer, answers),
+    ]
+    waiting, _ = gate.agent(triage=triage, execute=[call("wait_here")])
+    async with served(waiting) as page, browser(page) as tab:
+        await say(tab, "wait")
+        await tab.click("text=Run it")
+        await gate.entered.wait()
+        await tab.click("#stop")
+        gate.go.set()
+        await tab.wait_for_selector("text=Go on")
+        await say(tab, "only look at it")
+        await tab.wait_for_selector(f"text={answers[0]}")
+        await tab.reload()
+        await tab.wait_for_selector(".outcome")
+        assert await tab.locator(".user").all_inner_texts() == ["wait", "only look at it"]
+        yield tab
+
+
+async def test_words_to_a_stopped_run_are_no_request() -> None:
+    """U4, Q29: they stay below their request when the next one is made, and cannot be asked by themselves."""
+    async with steered("Only looked.", "Once more.") as tab:
+        await say(tab, "what now?")
+        await tab.wait_for_selector("text=Once more.")
+        for _ in range(2):
+            assert await tab.locator(".user").all_inner_texts() == ["wait", "only look at it", "what now?"]
+            assert await tab.locator(".asked-before").all_inner_texts() == ["✎\nwait"]
+            await tab.reload()
+            await tab.wait_for_selector(".outcome.answered")
+
+
+async def test_a_request_that_was_steered_is_asked_again_as_it_was_asked() -> None:
+    """U4, Q29: “Try again” asks the request and not the words that were said on it, whose place it takes, too."""
+    async with steered("Only looked.", "Once more.") as tab:
+        await tab.click("text=Try again")
+        await tab.wait_for_selector("text=Once more.")
+        assert await tab.locator(".user").all_inner_texts() == ["wait"]
 
 
 async def test_a_conversation_of_another_folder_goes_on_there_alone(tmp_path: Path) -> None:
