@@ -140,32 +140,30 @@ def resolve_folder(path: Path) -> str:
     return str(path.resolve())
 
 
-def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
+def read_choices(request: RunOptions, config: Config) -> Choices:
     """Return the choices that the options express, for this run and a later `resume`. Raises ConfigError.
 
     The settings of DONEWHEN_SETTINGS hold where no option says something else.
     """
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
-    settings = {key: value for key, value in request.settings.items() if value is not None}
-    settings["limits"] = read_limits(settings.get("limits") or ())
-    if unattended:
-        settings.setdefault("on_exhausted", "deliver")
+    options = {key: value for key, value in request.settings.items() if value is not None}
+    options["limits"] = read_limits(options.get("limits") or ())
+    if "default_answer" in options:  # it implies the policy `default`
+        options.setdefault("on_question", "default")
+    if request.output_schema is not None:
+        options["output_schema"] = _schema(request.output_schema)
+    if request.profile is not None:
+        options["profile"] = {**read_profile(request.profile), **(options.get("profile") or {})}
+    if "done_when" in options:
+        options["done_when"] = [*map(_criterion, options["done_when"])]
+    settings = config.complete(options)
+    if options.get("on_question") == "default" and "default_answer" not in settings:
+        raise ConfigError("--on-question default needs --default-answer")
+    if "question_seconds" in options and settings.get("on_question", "wait") == "wait":
+        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
     if config.timezone:
         settings.setdefault("timezone", config.timezone)
-    if "default_answer" in settings:  # it implies the policy `default`
-        settings.setdefault("on_question", "default")
-    elif settings.get("on_question") == "default":
-        raise ConfigError("--on-question default needs --default-answer")
-    if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
-        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
-    if request.output_schema is not None:
-        settings["output_schema"] = _schema(request.output_schema)
-    if request.profile is not None:
-        settings["profile"] = {**read_profile(request.profile), **(settings.get("profile") or {})}
-    if "done_when" in settings:
-        settings["done_when"] = [*map(_criterion, settings["done_when"])]
-    settings = config.complete(settings)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(

@@ -112,27 +112,28 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as possible at this terminal."""
     config = output.view.config
     request = request.with_assignments()
-    terminal = _terminal(output, request.settings)
+    choices = read_choices(request, config)
+    settings, terminal = choices.settings, _terminal(output, choices.settings)
     goal = request.goal if request.template else _goal(request, terminal)
     images = [read_attachment(path) for path in request.images]
-    needs_nobody = output.yes or request.settings.get("confirm") == "never"
-    choices = read_choices(request, config, unattended=needs_nobody and not terminal.interactive)
+    if output.yes and request.detach:  # the worker knows the settings, and nothing of --yes
+        settings["confirm"] = "never"
+    if not terminal.interactive and (output.yes or settings.get("confirm") == "never"):
+        settings.setdefault("on_exhausted", "deliver")
     thread = _conversation(request, output.view)
     if not output.quiet:
         _say_demo(terminal, choices, config)
         _say_boxless(terminal, choices)
     skills = None if output.quiet else _read_skills(terminal, choices)
     if terminal.listens:
-        choices.settings.setdefault("when_busy", "next_round")
+        settings.setdefault("when_busy", "next_round")
 
     goal_input: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
     more: Any = {"thread_id": thread, "metadata": asdict(choices)}
     more |= {"template": request.template, "parameters": request.parameters}
     if request.detach:
-        if output.yes:
-            choices.settings.setdefault("confirm", "never")
         submit = partial(Agent.submit, goal=goal_input, **more)
-        return _submit(output.view, QUEUE, submit, choices.model, choices.settings)
+        return _submit(output.view, QUEUE, submit, choices.model, settings)
 
     async def begin(agent: Agent) -> Any:
         agent.models("triage")  # raises for a missing key or a wrong name, before anything is started
@@ -258,7 +259,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
     """Serve the page until it is ended; `also` are other models that may be chosen there."""
     from donewhen.agent.page.serving import Address, serve
 
-    choices = read_choices(request.with_assignments(), view.config, unattended=False)
+    choices = read_choices(request.with_assignments(), view.config)
     choices.settings.setdefault("when_busy", "next_round")
     address = Address.read(view.config.state / "pages", choices.dir)
     tokens = {**view.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
@@ -293,7 +294,7 @@ def serve_mcp(view: StorageView, request: RunOptions) -> int:
     from donewhen.servers import mcp_server
 
     config = view.config
-    choices = read_choices(request, config, unattended=False)
+    choices = read_choices(request, config)
     skills = _read_skills(open_terminal(plain=config.plain, may_ask=False), choices)
 
     async def serve() -> None:
@@ -313,7 +314,7 @@ def serve_acp(view: StorageView, request: RunOptions) -> int:
         raise ConfigError(f"an ACP server needs {error.name}: pip install 'donewhen[acp]'") from None
 
     config = view.config
-    choices = read_choices(request, config, unattended=False)
+    choices = read_choices(request, config)
     terminal = open_terminal(plain=config.plain, may_ask=False)
 
     async def serve_editor() -> None:

@@ -310,6 +310,33 @@ def test_what_cannot_work_is_said_at_once(shell: Shell, words: list[str]) -> Non
     assert result.stderr.strip()
 
 
+@pytest.mark.parametrize(
+    ("pinned", "options", "holds"),
+    [
+        ({"on_question": "default", "default_answer": "a"}, ["--question-seconds", "5"], {"question_seconds": 5}),
+        ({"default_answer": "a"}, ["--on-question", "default"], {"on_question": "default", "default_answer": "a"}),
+        ({"on_question": "assume"}, ["--default-answer", "a"], {"on_question": "default", "default_answer": "a"}),
+        ({"question_seconds": 60}, [], {"question_seconds": 60}),
+        ({"on_exhausted": "stop"}, ["--yes"], {"on_exhausted": "stop"}),
+        ({"confirm": "never"}, [], {"on_exhausted": "deliver"}),
+        ({"confirm": "always"}, ["--yes"], {"confirm": "never", "on_exhausted": "deliver"}),
+        ({"timezone": "Asia/Tokyo"}, [], {"timezone": "Asia/Tokyo"}),
+        ({}, [], {"timezone": "Europe/Berlin"}),
+    ],
+)
+def test_options_are_judged_together_with_the_settings_of_the_environment(
+    shell: Shell, tmp_path: Path, pinned: dict[str, Any], options: list[str], holds: dict[str, Any]
+) -> None:
+    """P19: what DONEWHEN_SETTINGS says need not be said again, and no default of the command takes its place."""
+    (file := tmp_path / "settings.json").write_text(json.dumps({"language": "de", **pinned}))
+    begun = shell.run("--detach", *options, DONEWHEN_SETTINGS=str(file), DONEWHEN_TIMEZONE="Europe/Berlin")
+    assert begun.exit_code == Exit.COMPLETED, begun.stderr
+    (thread,) = json.loads(shell("threads", "--json").stdout)["threads"]
+    stored = thread["metadata"]["settings"]
+    assert stored == {**stored, **holds}
+    assert "Das Demomodell" in begun.stderr
+
+
 # --- reading
 
 
