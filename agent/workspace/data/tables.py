@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -89,6 +89,11 @@ class Table:
     def typed(self) -> bool:
         """Return whether the file itself says what is a number, a truth or a text."""
         return self.is_sheet or self.reader != "read_csv"
+
+    @property
+    def is_copied(self) -> bool:
+        """Return whether a copy of a text is read, as DuckDB would not read the file itself."""
+        return self.encoding != "utf-8" or self.mixed
 
     @property
     def source(self) -> str:
@@ -198,7 +203,7 @@ class Tables:
         table.columns = [Column(**column) for column in fact["table"]["columns"]]
         if table.is_sheet:
             table.file, _ = self._copy_sheet(plain)
-        elif table.encoding != "utf-8" or table.mixed:
+        elif table.is_copied:
             table.file = self._copy_as_utf8(plain, table.encoding, mixed=table.mixed)
         return table
 
@@ -436,7 +441,8 @@ class Tables:
             "first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …"
         )
         table.notes += [] if table.encoding == "utf-8" else [_encoding_note(table.encoding)]
-        table.notes += _later_tables(path, file) if is_list else _header_below(path, file, form["Delimiter"])
+        if not table.is_copied:  # the notes have SQL that reads the file itself
+            table.notes += _later_tables(path, file) if is_list else _header_below(path, file, form["Delimiter"])
         table.notes += [
             f"NOTE: {WORDS[other]} would separate all lines alike too"
             for other in _other_separators(file, form["Delimiter"])
@@ -563,14 +569,21 @@ def _mixes_line_ends(file: str) -> bool:
     return False
 
 
+def _numbered_rows(file: str, delimiter: str, most: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first rows, each with the line where it begins; a field in quotes may have several lines."""
+    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
+        reader, line = csv.reader(lines, delimiter=delimiter), 1
+        for _, row in zip(range(most), reader, strict=False):
+            yield line, row
+            line = reader.line_num + 1
+
+
 def _field_counts(file: str, delimiter: str, rows: int) -> dict[int, int]:
     """Return the numbers of fields in the first rows, each with the first line that has so many."""
     widths: dict[int, int] = {}
-    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
-        reader = csv.reader(lines, delimiter=delimiter)
-        for _, row in zip(range(rows), reader, strict=False):
-            if row:
-                widths.setdefault(len(row), reader.line_num)
+    for line, row in _numbered_rows(file, delimiter, rows):
+        if row:
+            widths.setdefault(len(row), line)
     return widths
 
 
@@ -586,15 +599,13 @@ def _header_below(path: str, file: str, mark: str) -> list[str]:
     """Return how to read what stands below a title: a first line with few fields filled, and one with all of them."""
     if file.endswith(PACKED):
         return []
-    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
-        reader = csv.reader(lines, delimiter=mark)
-        first = next(reader, [])
-        if sum(map(bool, map(str.strip, first))) * 2 >= len(first):
-            return []
-        for _, row in zip(range(LOOKED_AT), reader, strict=False):
-            if len(row) == len(first) and all(map(str.strip, row)):
-                line = reader.line_num
-                return [f"NOTE: line {line} is the first without an empty field: {_read_from(path, mark, line)}"]
+    first: list[str] = []
+    for number, (line, row) in enumerate(_numbered_rows(file, mark, LOOKED_AT), 1):
+        first = first or row
+        if line != number or sum(map(bool, map(str.strip, first))) * 2 >= len(first):
+            return []  # DuckDB may skip lines or rows, so it is told neither where they differ
+        if len(row) == len(first) and all(map(str.strip, row)):
+            return [f"NOTE: line {line} is the first without an empty field: {_read_from(path, mark, line)}"]
     return []
 
 

@@ -107,6 +107,20 @@ def test_a_title_above_the_header_is_noticed(reader: Reader, tmp_path: Path) -> 
     assert "NOTE: line" not in reader.describe("g.csv")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("title", ["Umsätze;;\n", '"Umsätze\nund Stand";;\n;;\n'])
+@pytest.mark.parametrize("header", ["Straße;b;c", '"Stra\nße";b;c', '"Stra\r\nße";"b\n";c'])
+def test_what_is_told_of_a_title_works(reader: Reader, tmp_path: Path, encoding: str, title: str, header: str) -> None:
+    """D1: above headers of one line or more. Nothing is told of what the SQL cannot read or skip for sure."""
+    content = f"{title}{header}\nÄnne;2;3\nBo;6;7\n"
+    (tmp_path / "f.csv").write_bytes(content.encode(encoding))
+    told = reader.describe("f.csv").partition(" is the first without an empty field: ")[2].partition("\n")[0]
+    assert bool(told) == (encoding.startswith("utf-8") and title == "Umsätze;;\n")
+    if told:
+        read = told.partition("; ")[0]
+        assert reader.query(f"SELECT c, #1 AS name {read}").splitlines()[1:3] == ["3 | Änne", "7 | Bo"]
+
+
 def test_rows_come_in_the_order_of_the_file(reader: Reader, tmp_path: Path) -> None:
     """X12: “only the first are shown” is true, also where a text is read as dates."""
     rows = "".join(f"R{number};{number % 28 + 1}.12.2026\n" for number in range(30_000))
