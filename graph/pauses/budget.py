@@ -73,9 +73,8 @@ class BudgetPause(OpenPause):
 
     @property
     def comes_back(self) -> bool:
-        """Whether it is asked again later, because answers to others may need the budget; at once if its answer lacks
-        something, which a question that is asked anew would not say."""
-        return not self.problem
+        """Whether it is asked again later: always, because answers to others may need the budget."""
+        return True
 
     def choices(self) -> list[str]:
         """Return all options, if not only some were given."""
