@@ -647,7 +647,7 @@ async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
         problems.append((DOUBTED, await _audit(delivery, written)))
     if not again or delivery.lacks():
         if written != whole:
-            emit(delivery.runtime, "note", text=f"The answer had {len(whole):,} characters and was cut.")
+            emit(delivery.runtime, "note", text=say(delivery.language, "summary", "cut", length=len(whole)))
         return []
     objections = [f"{why}: {'; '.join(details)}".removesuffix(": ") for why, details in problems if details]
     delivery.sent_back = bool(objections)

@@ -97,7 +97,8 @@ async def test_an_answer_printed_as_a_decision_is_unpacked_and_any_other_is_whol
 
 
 async def test_an_answer_that_is_too_long_is_never_cut_without_a_word() -> None:
-    """D03: it goes back once; the next one is cut between two words, with a mark, and people are told how much."""
+    """D03: it goes back once; the next one is cut between two words, with a mark, and people are told how much, in
+    their language."""
     long, done = "apple " * 10_000, {"s1": LOOKED, "s2": [finish_step("ok", "s2.result")]}
     model = steps(TWO, done, deliver=[long, "Three apples."])
     assert (await run(model, verification="grounded")).run.answer == "Three apples."
@@ -106,6 +107,9 @@ async def test_an_answer_that_is_too_long_is_never_cut_without_a_word() -> None:
     assert flow.run.answer.endswith("apple apple […]")
     assert len(flow.run.answer) <= 50_010
     assert "The answer had 59,999 characters and was cut." in [event["text"] for event in flow.told("note")]
+    german = {"profile": {"name": "Amt", "language": "de"}, "verification": "grounded"}
+    flow = await run(steps(TWO, done, deliver=[long, long]), **german)
+    assert "Die Antwort hatte 59999 Zeichen und wurde gekürzt." in [event["text"] for event in flow.told("note")]
 
 
 async def test_an_answer_at_a_limit_is_audited_while_calls_are_left() -> None:
