@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from string import Template
 from typing import Any
 from unicodedata import normalize
@@ -25,7 +26,7 @@ _KEY = re.compile(r"[^\W\d]\w{0,39}")
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
 _WORDS = re.compile(r"[^\W_]+")
 SHORT = 3
-"""The number of letters and digits from which a value is also looked for within longer words."""
+"""The number of letters and digits from which a value is also looked for as a part of a word."""
 
 
 class Text(Template):
@@ -56,8 +57,10 @@ class PlanTemplate:
         return asdict(self)
 
     def find_left(self) -> dict[str, list[str]]:
-        """Return where the saved value of a parameter still stands, by key: in a longer word, or spelled otherwise."""
-        texts = [(place, _PLACEHOLDER.sub("$", text)) for place, text in _named_texts(self.goal, self.plan)]
+        """Return where the saved value of a parameter still stands, by key: as part of a word, or spelled otherwise."""
+        texts = [
+            (place, _split_parts(_PLACEHOLDER.sub("$", text))) for place, text in _named_texts(self.goal, self.plan)
+        ]
         left = dict[str, list[str]]()
         for key, value in self.parameters.items():
             spelled = _spellings(value)
@@ -200,12 +203,28 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def _split_parts(text: str) -> str:
+    """Return the text with `_` at a change to upper case, and beside letters without case, which may need no spaces."""
+
+    def is_begun(old: str, new: str) -> bool:
+        caseless = any(each.isalpha() and each.lower() == each.upper() for each in (old, new))
+        return old.isalnum() and new.isalnum() and (caseless or (old.islower() and new.isupper()))
+
+    return "".join(f"_{new}" if is_begun(old, new) else new for old, new in pairwise(" " + text))
+
+
 def _spellings(value: str) -> re.Pattern[str]:
-    """Return what finds a value's words side by side, however joined; few letters only where they stand alone."""
-    words = _WORDS.findall(value)
-    spelled = r"[\W_]?".join(map(re.escape, words)) or "(?!)"
-    is_short = len("".join(words)) < SHORT
-    return re.compile(rf"(?<![^\W_]){spelled}(?![^\W_])" if is_short else spelled, re.IGNORECASE)
+    """Return what finds a value's parts side by side, however joined; never within a longer word or number.
+
+    A digit may stand beside a letter, but not if the value has only few of both.
+    """
+    parts = _WORDS.findall(_split_parts(value))
+    spelled = r"[\W_]?".join(map(re.escape, parts)) or "(?!)"
+    whole = "".join(parts)
+    if len(whole) < SHORT:
+        return re.compile(rf"(?<![^\W_]){spelled}(?![^\W_])", re.IGNORECASE)
+    before, after = (r"\d" if each.isdecimal() else r"[^\W\d_]" for each in (whole[0], whole[-1]))
+    return re.compile(rf"(?<!{before}){spelled}(?!{after})", re.IGNORECASE)
 
 
 def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:

@@ -7,7 +7,7 @@ from unicodedata import normalize
 import pytest
 
 from donewhen import Agent
-from donewhen.agent.plans.templates import SPACE
+from donewhen.agent.plans.templates import SPACE, PlanTemplate
 from donewhen.errors import PlanError, StorageError
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.screens.shell import user_in
@@ -170,6 +170,26 @@ async def test_a_damaged_template_hides_no_other_one(damage: dict[str, Any]) -> 
         assert all(f"template '{each.name}' is damaged" in each.problem for each in (bad, worse))
         with pytest.raises(StorageError, match="'bad' is damaged"):
             await agent.templates.get("bad")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "is_left"),
+    [
+        ("May", "maybe", False),
+        ("May", "mayor dismay", False),
+        ("May", "ReportMay.md", True),
+        ("May", "MAY-2026", True),
+        ("May", "may2026", True),
+        ("2026", "120265", False),
+        ("2026", "r2026.md", True),
+        ("三月份", "在三月份的报告", True),
+        ("北京 上海", "在北京 上海的报告", True),
+    ],
+)
+def test_only_a_whole_part_of_a_word_is_a_value_that_still_stands(value: str, text: str, is_left: bool) -> None:
+    """Issue 12, templates: beside a digit, a sign or a change of case; never within a longer word or number."""
+    template = PlanTemplate("t", text, {}, {"other": "x", "key": value}, "")
+    assert template.find_left() == ({"key": ["goal"]} if is_left else {})
 
 
 async def test_who_is_not_asked_reads_the_values_in_a_note() -> None:
