@@ -48,20 +48,19 @@ def run_again_words(info: ThreadInfo, status: str, storage: str | None) -> str |
 
 
 def command_line(storage: str | None, *words: str) -> str:
-    """Return a command line of ours; it names a `storage` given on the command line."""
-    return shlex.join(["donewhen", *words, *(["--storage", storage] if storage else [])])
-
-
-def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:
-    """Return the command line that continues a thread, or None; it names a `storage` given on the command line."""
-    if storage == MEMORY:
-        return None
+    """Return a command line of ours, by its path if PATH has none; it names a `storage` given on the command line."""
     command = sys.argv[0]
     by_path = command.endswith("donewhen") and not shutil.which("donewhen")
     near = os.path.relpath(command) if by_path else "donewhen"
     program = os.path.abspath(command) if near.startswith("..") else near
-    words = [program, "resume", short_id(thread_id), *(["--storage", storage] if storage else []), *answer]
-    return shlex.join(words).replace("'…'", '"…"')
+    return shlex.join([program, *words, *(["--storage", storage] if storage else [])])
+
+
+def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:
+    """Return the command line that continues a thread, or None if it was in memory."""
+    if storage == MEMORY:
+        return None
+    return command_line(storage, "resume", short_id(thread_id), *answer).replace("'…'", '"…"')
 
 
 def resume_command(run: Run, storage: str | None) -> str | None:

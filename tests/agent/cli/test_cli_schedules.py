@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from donewhen import Agent
 from donewhen.clients import moments_text
 from donewhen.testing import ask_user, submit_plan
@@ -83,8 +85,9 @@ def test_a_schedule_is_changed_by_its_id(shell: Shell) -> None:
     assert "+00:00" in shell("schedules", "list", DONEWHEN_TIMEZONE="UTC").stdout
 
 
-def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell) -> None:
-    """P18: the reason stands in each list, and `show` and `resume` name the command for that very time."""
+def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P18: the reason stands in each list, and `show` and `resume` name the command for that very time, by its path if
+    it was called by it."""
     with scripted(shell, triage=[PLAN]):
         shell.run("--timezone", "Asia/Tokyo")
         shell("resume", shell.waiting(), "--approve")
@@ -98,6 +101,9 @@ def test_lists_say_why_a_run_failed_and_how_it_is_made_again(shell: Shell) -> No
     again = f"donewhen schedules run {one['id']} --for {moment}"
     assert again in shell("show", thread).stdout
     assert again in shell("resume", thread).stderr
+    with monkeypatch.context() as called:
+        called.setattr("sys.argv", [str(shell.home / "bin" / "donewhen")])
+        assert f"{shell.home}/bin/{again}" in shell("show", thread, PATH="").stdout
     assert "no time" in shell("schedules", "run", one["id"], "--for", "soon").stderr
     for attempt, copied in ((2, moment), (3, moments_text([moment]))):
         made = shell("schedules", "run", one["id"], "--for", copied)
