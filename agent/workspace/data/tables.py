@@ -101,10 +101,13 @@ class Table:
         if self.native:
             return f"(FROM read_parquet({quote_text(self.file)}))"
         settled = [column for column in self.columns if column.settled]
-        values = ", ".join(column.source(f'"{PARTS_OF}{at}"') for at, column in enumerate(settled))
+        parts_of = PARTS_OF
+        while any(column.name.casefold().startswith(parts_of) for column in self.columns):
+            parts_of += "_"
+        values = ", ".join(column.source(f'"{parts_of}{at}"') for at, column in enumerate(settled))
         rows = self.read({column.name: column.stored_as for column in self.columns})
         # Not a subquery for each value: DuckDB joins those, and the rows lose their order.
-        parts = [f'{column.parts} AS "{PARTS_OF}{at}"' for at, column in enumerate(settled) if column.parts]
+        parts = [f'{column.parts} AS "{parts_of}{at}"' for at, column in enumerate(settled) if column.parts]
         rows = f"(SELECT *, {', '.join(parts)} FROM {rows})" if parts else rows
         return f"(SELECT {values} FROM {rows})"
 

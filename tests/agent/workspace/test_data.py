@@ -129,6 +129,12 @@ def test_rows_come_in_the_order_of_the_file(reader: Reader, tmp_path: Path) -> N
         assert reader.query("SELECT * FROM 'f.csv'").splitlines()[1:3] == ["R0 | 2026-12-01", "R1 | 2026-12-02"]
 
 
+def test_no_column_of_a_file_stands_for_another_one(reader: Reader, tmp_path: Path) -> None:
+    """D1: also not if it has the name of a column that is only used inside."""
+    (tmp_path / "f.csv").write_text("day;parts of 0;Parts of 0_\n31.12.2026;30.11.2026;29.10.2026\n")
+    assert reader.query("SELECT * FROM 'f.csv'").splitlines()[1] == "2026-12-31 | 2026-11-30 | 2026-10-29"
+
+
 # What is said of a file ---------------------------------------------------------------------------------------------
 
 
