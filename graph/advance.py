@@ -155,7 +155,7 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     listed = [id for id in move.steps if id not in over]
     if not listed:
         return _ask_for_more_questions(values, over[0], settings)
-    asked_at = now()
+    asked_at = now("milliseconds")
     stamped: Json = {id: {"waiting": {"asked_at": asked_at, **waiting[id]}} for id in listed}
     for id in set(new) - set(over):
         stamped[id]["spent"] = add(values["steps"][id]["spent"], {"questions": 1})

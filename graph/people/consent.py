@@ -79,7 +79,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         writes=effects.free,
         writes_known=effects.known,
         effects=effects.kinds,
-        asked_at=now(),
+        asked_at=now("milliseconds"),
         language=language,
         **more,
     )

@@ -196,7 +196,7 @@ def close_for_new_request(values: Mapping[str, Any]) -> RunState:
 
 def ask_person(values: Json, pending: OpenPause) -> Json:
     """Return the update that makes the run wait for this answer, and stream the question."""
-    asked_at = {} if pending.asked_at else {"asked_at": now()}
+    asked_at = {} if pending.asked_at else {"asked_at": now("milliseconds")}
     pending = with_fresh_call(values["messages"], with_id(values, pending).but(**asked_at))
     asked = pause_message(pending)
     push_rest(asked, pending.question, inside=False)

@@ -27,7 +27,7 @@ _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
 _COMPARISON = pattern(
-    r"\s*>=?\s*[-+\u2212]?[^\W\d_]{0,3}[$€£¥]?\s?\.?\d[\d.,' \u00a0\u202f]*(?:[%‰°$€£¥]|[^\W\d_]{1,3})?"
+    r">=?[ \t]?[-+\u2212]?[^\W\d_]{0,3}[$€£¥]?[ \t]?\.?\d[\d.,' \u00a0\u202f]*(?:[%‰°$€£¥]|[^\W\d_]{1,3})?"
 )
 """A comparison alone, a number with at most a short unit or a currency, as `> 100` and `> 3.5 EUR`; any other line is
 quoted from a mail or Markdown."""
@@ -238,7 +238,7 @@ class SearchedText:
 
     def says(self, quote: str) -> bool:
         """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
-        quote = quote if _COMPARISON.fullmatch(quote.rstrip()) else _BLOCKQUOTE.sub("", quote)
+        quote = quote if _COMPARISON.fullmatch(quote.strip()) else _BLOCKQUOTE.sub("", quote)
         quote = _HASH.sub(self._whole_hash, quote)
         forms = [quote, *([_ESCAPE.sub(_read_escape, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]

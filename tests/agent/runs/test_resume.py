@@ -487,11 +487,14 @@ async def test_words_to_a_stopped_run_answer_nothing_that_nobody_was_shown(asked
 
 
 async def test_words_to_a_run_that_was_stopped_at_its_end_do_not_become_its_goal() -> None:
-    """U4: stopped before its answer was delivered, it plans anew with what is said; its goal stays."""
+    """U4: stopped when its answer was there, it has given it; words that come after that are refused, and change no
+    goal."""
     agent = stopping(answer("The Rhine."), answer("Der Rhein."))
-    await agent.start("Which river?", thread_id="t")
-    run = await agent.resume("t", steer="in German, please")
-    assert (run.status, run.goal, run.answer) == ("answered", "Which river?", "Der Rhein.")
+    run = await agent.start("Which river?", thread_id="t")
+    with pytest.raises(StaleAnswer, match="was not stopped: it is answered"):
+        await agent.resume("t", steer="in German, please")
+    assert (run.status, run.goal, run.answer) == ("answered", "Which river?", "The Rhine.")
+    assert await agent.get("t") == run
 
 
 @pytest.mark.parametrize("typed", [False, True])

@@ -386,7 +386,7 @@ async def test_a_command_decides_a_criterion(tmp_path: Path, wrong: bool) -> Non
     check = {"tool": "command_succeeds", "arguments": {"command": TESTS}}
     replies, done_when = [finish_step("Done", ["s1.1"])] * 2, [{"text": "They pass", "check": check}]
     flow = await play_tests(tmp_path, replies, wrong, done_when=done_when, tools=["read_file"])
-    assert flow.status == ("failed" if wrong else "answered")
+    assert flow.status == ("failed" if wrong else "completed")
     assert flow.step("s1")["verdicts"][0]["verdict"] == ("failed" if wrong else "proven")
     succeeds = workspace_tools(tmp_path, commands=["sh", "echo a"])[-2]
     assert succeeds.name == "command_succeeds"

@@ -23,12 +23,14 @@ COUNTING = {
 )
 @pytest.mark.parametrize("limit", [{"rounds": 1}, {"model_calls": 3}])
 async def test_at_a_limit_it_delivers_or_stops(policy: str, words: list[str], code: str, limit: dict[str, int]) -> None:
-    """D03: nobody is asked. `deliver` spends the call kept in reserve on the words; `stop` calls nobody any more."""
+    """D03: nobody is asked. `deliver` spends the call kept in reserve on the words, and audits them while there are
+    calls; `stop` calls nobody any more."""
     model = steps(["one", "two"], FIRST, deliver=words)
     flow = await play(model, settings={**FREE, "limits": limit, "on_exhausted": policy})
     model.assert_exhausted()
     assert (flow.status, (flow.run.outcome or {})["code"], flow.pauses) == ("exhausted", code, [])
-    assert flow.run.spent["model_calls"] == 2 + len(words)
+    audits = len(words) if "rounds" in limit else 0
+    assert (flow.run.spent["model_calls"], len(model.audits)) == (2 + len(words) + audits, audits)
     assert flow.run.answer.startswith(words[0] if words else "Stopped at the budget: the limit")
     assert "- Not done (exhausted): two — the limit of" in flow.run.answer
 

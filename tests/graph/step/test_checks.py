@@ -162,7 +162,7 @@ async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: 
     (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')
     flow = await decided(tmp_path, done_when)
     assert verdict(flow)["verdict"] == ("proven" if holds else "failed")
-    assert flow.status == ("answered" if holds else "failed")
+    assert flow.status == ("completed" if holds else "failed")
     (observed,) = [entry for entry in flow.journal if entry["source"] == "check"]
     assert (observed["effect"], observed["tool"]) == ("read", done_when["check"]["tool"])
     assert verdict(flow)["evidence"][0]["observation"] == observed["id"]

@@ -120,7 +120,7 @@ async def test_a_payment_of_an_earlier_request_is_not_taken_for_this_ones(
         second = await agent.start("Pay A1", thread_id=first.thread_id)
         (pause,) = second.pending
         assert pause["kind"] == "effect"
-        assert "was already made" in pause["question"]
+        assert "was done before" in pause["question"]
         second = await agent.resume(second, said)
     assert second.status == ("failed" if said == "skip" else "completed")
     assert len(set(keys)) == paid
