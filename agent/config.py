@@ -102,8 +102,8 @@ class Config:
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings with those of DONEWHEN_SETTINGS where they say nothing. Raises ConfigError."""
-        merged = merge_settings(read_settings(self.settings), settings) if self.settings else None
-        return dict(settings) if merged is None else merged.model_dump(mode="json", exclude_unset=True)
+        merged = merge_settings(read_settings(self.settings or {}), settings)
+        return merged.model_dump(mode="json", exclude_unset=True) if self.settings else dict(settings)
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:

@@ -604,6 +604,7 @@ def test_a_check_that_cannot_be_used_starts_nothing(shell: Shell) -> None:
         (["run", "count", "--set", "a=b"], "named with --template"),
         (["run", "count", "--set", "max_paralel=2"], "did you mean max_parallel"),
         (["run", "count", "--set", "max_parallel=none"], "max_parallel"),
+        (["run", "count", "--set", "profile=abc"], "profile"),
         (["threads", "--status", "bogus"], "a run is completed, answered, partial"),
     ],
 )
