@@ -38,6 +38,8 @@ CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
 CHECK_SECONDS = 3.0
 """Seconds between two checks of whether another process continued an open thread."""
+EARLIER_REQUESTS = 20
+"""The number of earlier requests whose work the page shows, however many the thread had."""
 READING_SECONDS = 5.0
 """Seconds after which a page opens without what earlier requests did: their events are many, or their storage slow."""
 WORK = ("plan", "revision", "step_started", "step_finished", "verdicts", "tool_started", "observation")
@@ -455,12 +457,16 @@ class Conversations:
         }
 
     async def _done_before(self, thread_id: str, request: int) -> dict[str, list[Json]]:
-        """Return the events of work and costs of the requests before this one, by the message that began each."""
+        """Return the events of work and costs of the last requests before this one, by the message that began each."""
         done: dict[str, list[Json]] = {}
         events: list[Json] = []
+        async with self._agent.storage.reader() as (_, store):
+            kept = await store.events.read(thread_id, turn=request - EARLIER_REQUESTS)
+        if not kept:
+            return done
         with suppress(TimeoutError):
             async with asyncio.timeout(READING_SECONDS):
-                async for event, _ in self._agent.watch(thread_id, after=0):
+                async for event, _ in self._agent.watch(thread_id, after=kept[0]["seq"] - 1):
                     if event["turn"] >= request or event["type"] in ("waiting", "outcome"):
                         break
                     if event["type"] == "goal":

@@ -151,6 +151,19 @@ async def test_an_earlier_thread_is_drawn_as_it_stands_and_goes_on(tmp_path: Pat
         assert events[-1]["type"] == "waiting"
 
 
+async def test_the_page_shows_the_work_of_the_last_twenty_requests(tmp_path: Path) -> None:
+    """C06, M11: of 25 requests on a thread, so that opening it costs no more with its age."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with agent(storage, triage=[answer(str(n)) for n in range(25)]) as own:
+        for n in range(25):
+            await own.start(f"question {n}", thread_id="t")
+    async with served(agent(storage)) as page, page.client.stream("GET", "/api/threads/t/events") as told:
+        picture = httpx.Response(200, text=await anext(told.aiter_lines())).json()
+    asked = {each["text"]: bool(each["done"]) for each in picture["messages"] if each["by"] == "user"}
+    assert len(asked) == 25
+    assert [text for text, done in asked.items() if done] == [f"question {n}" for n in range(4, 24)]
+
+
 async def test_stop_and_go_on() -> None:
     """R02, U4: stopped at a clean point; going on ends it, and nothing is asked again."""
     gate = Gate()
