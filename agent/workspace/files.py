@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, Encoding, encoding_of
+from donewhen.agent.workspace.data.encoding import OTHER_TOOL, SAMPLE_BYTES, Encoding, encoding_of
 from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
 from donewhen.agent.workspace.undo import IGNORE, IGNORE_ALL, TRASH, keep_append, keep_content, keep_copy, keep_move
 from donewhen.state.secrets import CONTEXT, REDACTED, conceal_part
@@ -258,9 +258,6 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
     if len(content) > MAX_SHOWN:
         content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
     return {"files": {display_path(parts): content}}
-
-
-OTHER_TOOL = "only a tool for such files can read it. If you have none, say so."
 
 
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.files import OTHER_TOOL, open_text
+from donewhen.agent.workspace.data.encoding import OTHER_TOOL
+from donewhen.agent.workspace.files import open_text
 from donewhen.agent.workspace.root import Root, display_path
 from donewhen.agent.workspace.walk import FileEntry, Walk, open_walk, path_matcher
 from donewhen.state.criteria import PATTERN_CHARS, pattern_problem

@@ -93,7 +93,7 @@ class Caller:
             rounds=record["rounds"],
             language=state["language"],
             fence=state["fence"],
-            times_spoken=len(times_spoken(state)),
+            times_spoken=len(moments_spoken(state)),
             settled_writes=state["settled_writes"],
             own_writes=[*record["wrote"], *state.get("wrote", ())],
         )
@@ -269,7 +269,7 @@ def _rejection_of(call: Call, state: Step) -> Json | None:
 
 def _has_spoken_since(rejection: Json, state: Step) -> bool:
     besides = ("tool", "effect") if rejection["text"] else ("tool", "effect", "answer")
-    return any(at > rejection["at"] for at in times_spoken(state, besides))
+    return any(at > rejection["at"] for at in moments_spoken(state, besides))
 
 
 async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
@@ -292,7 +292,7 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
     )
 
 
-def times_spoken(state: Step, besides: Container[str] = ()) -> list[str]:
+def moments_spoken(state: Step, besides: Container[str] = ()) -> list[str]:
     """Return when people decided, answered or said what the step knows of, besides these kinds of it.
 
     Kinds are `words`, `answer`, and those of the pauses that were decided.

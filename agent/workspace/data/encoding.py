@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
+OTHER_TOOL = "only a tool for such files can read it. If you have none, say so."
+"""What a model is told of a binary file."""
 SAMPLE_BYTES = 256_000
 MOST_BYTES = 16_000_000
 """The most bytes of a file that are looked at."""

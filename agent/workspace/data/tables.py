@@ -20,7 +20,7 @@ from donewhen.agent.workspace.data.columns import (
     quote_name,
     quote_text,
 )
-from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
+from donewhen.agent.workspace.data.encoding import OTHER_TOOL, SAMPLE_BYTES, encoding_of
 from donewhen.agent.workspace.data.workbook import ENDINGS as WORKBOOKS
 from donewhen.agent.workspace.data.workbook import NoSheet, Sheet, sheet_names, split_sheet, unique_names, write_sheet
 
@@ -517,8 +517,7 @@ def _encoding_of(path: str, plain: str, most: int) -> str:
     with open(plain, "rb") as file:
         encoding = encoding_of(file, most)
     if encoding is None:
-        hint = "only a tool for such files can read it. If you have none, say so."
-        raise Refused(f"{path} is a binary file, not a table in text; {hint}")
+        raise Refused(f"{path} is a binary file, not a table in text; {OTHER_TOOL}")
     return "utf-8" if encoding.codec.startswith("utf-8") else encoding.codec
 
 

@@ -408,14 +408,15 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
 
 
 @asynccontextmanager
-async def steered(*answers: str) -> AsyncIterator[Any]:
-    """A tab, loaded again after “wait” was stopped, told to only look, and answered."""
-    gate = Gate()
+async def steered(folder: Path, before: str, *after: str) -> AsyncIterator[tuple[Any, Agent]]:
+    """A tab on the page of another process, after “wait” was stopped, told to only look, and answered with
+    `before`; and its agent."""
+    gate, storage = Gate(), f"sqlite:///{folder / 'runs.db'}"
     triage = [
         submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}]),
-        *map(answer, answers),
+        answer(before),
     ]
-    waiting, _ = gate.agent(triage=triage, execute=[call("wait_here")])
+    waiting, _ = gate.agent(storage, triage=triage, execute=[call("wait_here")])
     async with served(waiting) as page, browser(page) as tab:
         await say(tab, "wait")
         await tab.click("text=Run it")
@@ -424,16 +425,18 @@ async def steered(*answers: str) -> AsyncIterator[Any]:
         gate.go.set()
         await tab.wait_for_selector("text=Go on")
         await say(tab, "only look at it")
-        await tab.wait_for_selector(f"text={answers[0]}")
-        await tab.reload()
+        await tab.wait_for_selector(f"text={before}")
+    later, _ = gate.agent(storage, triage=[*map(answer, after)])
+    async with served(later) as page, browser(page) as tab:
+        await tab.locator("#threads button").first.click()
         await tab.wait_for_selector(".outcome")
         assert await tab.locator(".user").all_inner_texts() == ["wait", "only look at it"]
-        yield tab
+        yield tab, later
 
 
-async def test_words_to_a_stopped_run_are_no_request() -> None:
+async def test_words_to_a_stopped_run_are_no_request(tmp_path: Path) -> None:
     """U4, Q29: they stay below their request when the next one is made, and cannot be asked by themselves."""
-    async with steered("Only looked.", "Once more.") as tab:
+    async with steered(tmp_path, "Only looked.", "Once more.") as (tab, _):
         await say(tab, "what now?")
         await tab.wait_for_selector("text=Once more.")
         for _ in range(2):
@@ -443,12 +446,13 @@ async def test_words_to_a_stopped_run_are_no_request() -> None:
             await tab.wait_for_selector(".outcome.answered")
 
 
-async def test_a_request_that_was_steered_is_asked_again_as_it_was_asked() -> None:
+async def test_a_request_that_was_steered_is_asked_again_as_it_was_asked(tmp_path: Path) -> None:
     """U4, Q29: “Try again” asks the request and not the words that were said on it, whose place it takes, too."""
-    async with steered("Only looked.", "Once more.") as tab:
+    async with steered(tmp_path, "Only looked.", "Once more.") as (tab, agent):
         await tab.click("text=Try again")
         await tab.wait_for_selector("text=Once more.")
         assert await tab.locator(".user").all_inner_texts() == ["wait"]
+        assert [info.goal for info in await agent.threads()] == ["wait"]
 
 
 async def test_a_conversation_of_another_folder_goes_on_there_alone(tmp_path: Path) -> None:
