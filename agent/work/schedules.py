@@ -23,6 +23,7 @@ from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, as_run, enqueue, time_text
+from donewhen.graph.llm.attachments import read_blocks
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.language.texts import known_language
@@ -134,6 +135,7 @@ def _row_to_store(id: str, run: Run, values: Mapping[str, Any], row: Json, appro
         "schedule": plan["schedule"],
         "plan": {**once, "revision": revision_of(once)},
         "thread_id": run.thread_id,
+        "attachments": values.get("attachments") or [],
         "confirmed": str(approved["at"]),
         "approval": {
             **{key: item for key, item in approved.items() if key in ("at", "name", "answered_by")},
@@ -273,6 +275,10 @@ class Schedules:
         async with self._lock(id) as store:
             row = await _read_row(store, id)
             change: Json = {"owner": check_name("owner", owner)} if owner is not None else {}
+            if schedule is not None and not isinstance(schedule, Mapping):
+                raise ScheduleError(
+                    f"schedule {id}: its times are a mapping such as {{'at': '08:30'}}, not {schedule!r}"
+                )
             if schedule:
                 zone = stored_settings(row["settings"]).timezone
                 change["schedule"] = _new_times(id, row["schedule"], {"timezone": zone, **row["schedule"]}, schedule)
@@ -305,7 +311,7 @@ class Schedules:
                 )
             now = datetime.now(zone_of(row["schedule"]))
             exact = await _find_moment(store, row, moment, now) if moment else now
-            request = _request_of(row, exact)
+            request = await _request_of(store, row, exact)
             skipped = [each for each in row.get("skipped") or () if datetime.fromisoformat(each["at"]) != exact]
             refused = (*OPEN, *SUCCEEDED) if moment else OPEN
             return await self._submit_run(store, row, {"skipped": skipped}, request, exact, refused=refused)
@@ -356,7 +362,7 @@ class Schedules:
             last = await _read_last(store, row)
             state: Json = {"busy": last.get("status") in OPEN, "ran": _time_of_run(last, id)}
             moment, change = due_moment(row, now, **state) if is_due else (None, {})
-            request = _request_of(row, moment) if moment else None
+            request = await _request_of(store, row, moment) if moment else None
         except UNREADABLE as error:
             problem = _problem_text(error)
             if row.get("problem", problem) != problem:
@@ -525,16 +531,16 @@ def _differences(row: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
     return changed
 
 
-def _request_of(row: Json, moment: datetime) -> Request:
+async def _request_of(store: ThreadStore, row: Json, moment: datetime) -> Request:
     """Return the request of a schedule's run."""
     when = moments_text([iso_text(moment)])
     goal = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
     earlier = {"at": row["confirmed"], "thread": row["thread_id"]}  # an older version stored no approval
     plan = {"plan": row["plan"], "approved": row["plan"]["revision"], "approval": row.get("approval") or earlier}
     metadata = {**row["metadata"], "schedule": row["id"], "moment": _iso(moment)}
-    return Request(
-        [HumanMessage(goal, id=_thread_id(row, moment))], stored_settings(row["settings"]), metadata, row["owner"], plan
-    )
+    blocks = await read_blocks(row.get("attachments") or (), store, row["thread_id"])  # it is kept with its schedule
+    message = HumanMessage([{"type": "text", "text": goal}, *blocks] if blocks else goal, id=_thread_id(row, moment))
+    return Request([message], stored_settings(row["settings"]), metadata, row["owner"], plan)
 
 
 async def _is_busy(store: ThreadStore, row: Json) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
@@ -75,7 +76,7 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
 
 async def _keep(key: str, block: Json, chars: int, runtime: Runtime[Settings]) -> Json:
     if runtime.store is not None:
-        await runtime.store.aput(_place(runtime), key, {"block": block}, index=False)
+        await runtime.store.aput(_place(thread_of(runtime)), key, {"block": block}, index=False)
     inline = {} if runtime.store is not None else {"block": block}
     return {"key": key, "type": block["type"], "chars": chars, **inline}
 
@@ -122,7 +123,7 @@ async def with_images(
             left_out, why = len(images_shown), NOT_TAKEN
     behind: dict[int, list[Any]] = {}
     for number, (place, id, image) in enumerate(images_shown):
-        block = await _load(image, runtime) if number >= left_out else None
+        block = await _load(image, runtime.store, thread_of(runtime)) if number >= left_out else None
         behind.setdefault(place, []).extend(image_parts(id, block, fence, why))
     return [
         each
@@ -164,7 +165,7 @@ async def brief_message(
     with suppress(DoneWhenError):  # a model that cannot be made is an error of its own, where it is asked
         reader = model() if model else None
     for number, each in enumerate(attachments, 1):
-        block = await _load(each, runtime)
+        block = await _load(each, runtime.store, thread_of(runtime))
         named = f'<attachment number="{number}" type="{_plain_kind(each["type"])}">'
         if block is None or (reader is not None and not _takes(reader, block)):
             parts.append({"type": "text", "text": f"{named}not shown: {NOT_TAKEN}</attachment>"})
@@ -175,15 +176,21 @@ async def brief_message(
     return HumanMessage(parts)
 
 
-async def _load(row: Mapping[str, Any], runtime: Runtime[Settings]) -> Json | None:
-    if (block := row.get("block")) is None and runtime.store is not None:
-        item = await runtime.store.aget(_place(runtime), row["key"])
+async def read_blocks(rows: Iterable[Mapping[str, Any]], store: BaseStore, thread_id: str) -> list[Json]:
+    """Return the content blocks of a thread's attachments; one that is no longer stored is left out."""
+    blocks = [await _load(row, store, thread_id) for row in rows]
+    return [block for block in blocks if block is not None]
+
+
+async def _load(row: Mapping[str, Any], store: BaseStore | None, thread_id: str) -> Json | None:
+    if (block := row.get("block")) is None and store is not None:
+        item = await store.aget(_place(thread_id), row["key"])
         block = item.value["block"] if item else None
     return block
 
 
-def _place(runtime: Runtime[Settings]) -> tuple[str, ...]:
-    return (*NAMESPACE, store_label(thread_of(runtime)))
+def _place(thread_id: str) -> tuple[str, ...]:
+    return (*NAMESPACE, store_label(thread_id))
 
 
 def _as_json(block: Json) -> str | None:

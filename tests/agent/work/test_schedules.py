@@ -136,6 +136,19 @@ async def test_pause_resume_run_and_delete(storage: Any) -> None:
                 await verb(id)
 
 
+async def test_each_run_sees_the_picture_of_its_request(storage: Any) -> None:
+    """P18: what was attached to the request of a schedule is shown to the model in each of its runs."""
+    picture = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
+    model = reporting(HOURLY, runs=2)
+    async with Agent(model, [Post().send], storage=storage) as agent:
+        run = await agent.start([{"type": "text", "text": "send it"}, picture], settings={"approvals": "plan"})
+        await agent.resume(run, "approve")
+        for late in (1.01, 2.01):
+            (thread,) = await agent.schedules.start_due(QUEUE, hours(late))
+            assert (await agent.run_submitted(thread)).status == "completed"
+            assert "aGVsbG8=" in str(model.requests[-1].messages)
+
+
 async def test_a_deleted_thread_takes_its_schedule_along(storage: Any) -> None:
     """P18: whoever deletes all threads of a person has deleted what would have sent in their name; others' stays."""
     post = Post()
@@ -220,6 +233,7 @@ async def test_what_the_approval_covers_is_not_changed(storage: Any) -> None:
         (before,) = await agent.schedules.list()
         for change, why in (
             ({"schedule": {"at": "25:00"}}, "25:00"),
+            ({"schedule": "08:30"}, "a mapping such as"),
             ({"schedule": {"every": 5}}, "every"),
             ({"schedule": {"at": "08:30"}}, "nothing"),
             ({"settings": {"approvals": "never"}}, "new plan"),
