@@ -9,7 +9,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import accounts_today
-from donewhen.graph.events import emit, emit_step_finished, now
+from donewhen.graph.events import emit, emit_note, emit_step_finished, now
 from donewhen.graph.pauses.early import EarlyPause
 from donewhen.graph.pauses.failure import FailurePause
 from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
@@ -56,7 +56,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if changed := check_for_changes(values, deps, settings):
         values = apply_update(values, changed)
         if "approval" not in changed:
-            emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
+            emit_note(runtime, values.get("language", "en"), "other_plan")
             return difference(state, values)
     values = apply_update(values, activated := activate_plan(values, now()))
     if approval := activated.get("approval"):
@@ -71,7 +71,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     values = apply_update(values, {"steps": restarted})
     new_attempts = fresh_attempts(values["steps"])
     for id in new_attempts:
-        emit(runtime, "note", text=f"Step {id} is tried once more: only the form of its end was wrong.")
+        emit_note(runtime, values.get("language", "en"), "tried_again", step=id)
     values = apply_update(values, {"steps": new_attempts})
     plan, language = values["plan"], values.get("language", "en")
     spent, granted = values.get("spent") or {}, values.get("granted") or {}
@@ -89,7 +89,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
         if missing := deps.missing_tools(plan, find_step(plan, id)):
-            emit(runtime, "note", text=f"Step {id} names tools that are not here: {', '.join(missing)}.")
+            emit_note(runtime, language, "missing_tools", step=id, names=", ".join(missing))
     results, closed = close_tasks(values["steps"], language)
     rows = checklist(plan, values["steps"], language, answered=False)
     emit(runtime, "todos", todos=rows)
@@ -184,7 +184,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     language, codes = values.get("language", "en"), {values["steps"][id]["code"] for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
     if _failed_twice(values, move, settings):
-        why = f"it failed twice: {values['steps'][move.steps[0]]['reason']}"
+        why = say(language, "note", "failed_twice", why=values["steps"][move.steps[0]]["reason"])
         row = mode_row("plan", "promotion", say(language, "mode", "promoted", said=why))
         emit(runtime, "mode", **row)
         planning = plan_after_failure(values, _describe_failure(values, move.steps[0]), twice=True)
@@ -196,7 +196,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     asks = settings.on_failure == "ask" or (waits and replans and not settings.unattended)
     asks = asks and has_left(values, settings, "questions")
     if replans and may_replan and not asks and codes.isdisjoint((*FINAL_CODES, "executor_failed")):
-        emit(runtime, "note", text="A step failed; looking for another way.")
+        emit_note(runtime, language, "another_way")
         return {"steps": handled, "planning": plan_after_failure(values, failure), "spent": {"replans": 1}}
     descriptions = {id: _describe_failure(values, id, language, numbered=True) for id in move.steps}
     if asks:
@@ -221,7 +221,7 @@ def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Sett
     """Start planning more steps behind the run's only step, which continues meanwhile."""
     (id,) = move.steps
     code, why = values["steps"][id]["code"], str(values["steps"][id]["reason"])
-    emit(runtime, "note", text=f"Step {id} may need a larger plan: {why}.")
+    emit_note(runtime, values.get("language", "en"), "larger_plan", step=id, why=why)
     planning = plan_growth(values, code, f"{id}: {why}")
     return {"steps": {id: {"code": "", "reason": ""}}, "planning": planning, "spent": {"replans": 1}}
 
@@ -230,7 +230,7 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
     """Ask the person who approved the plan whether to skip the rest, if a step says it is not needed (C04)."""
     records = values["steps"]
     if not has_left(values, settings, "questions"):
-        emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
+        emit_note(runtime, values.get("language", "en"), "rest_goes_on")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
     speak = partial(say, values.get("language", "en"), "ask")
     open_steps = [step for step in values["plan"]["steps"] if records[step["id"]]["status"] not in FINAL]
@@ -283,7 +283,7 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         id = f"budget.{whose}.{move.key}.{account.total(move.key):g}"
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
         return ask_person(values, pause)
-    emit(runtime, "note", text=f"Out of budget: {reason}.")
+    emit_note(runtime, language, "out_of_budget", why=reason)
     reasons = {
         id: "; ".join(filter(None, (reason, standstill_notice(values["steps"][id], language)))) for id in move.steps
     }

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_verdicts, now, thread_of
+from donewhen.graph.events import emit, emit_note, emit_verdicts, now, thread_of
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
 from donewhen.graph.llm.history import observation_limit
@@ -588,9 +588,7 @@ async def _write_text(delivery: Delivery) -> str:
         return delivery.tell(by_code)
     if answer := await _ask_for_answer(delivery):
         return answer
-    emit(
-        context.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime."
-    )
+    emit_note(context.runtime, language, "summary")
     draft["output"] = await delivery.output_row()
     return delivery.tell(_summarize(draft, ending, language))
 

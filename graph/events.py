@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
 from donewhen.state.channels import Json
+from donewhen.state.language.texts import say
 from donewhen.state.proof.journal import closing_lines, is_failure
 from donewhen.state.records import JournalEntry, Pause, StepChange, StepRecord
 from donewhen.state.secrets import SecretStream, conceal, hide_known
@@ -244,6 +245,11 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> Json:
         if type in PIECES and not event["text"]:
             return event
     return send(runtime, place_event(runtime, event))
+
+
+def emit_note(runtime: Runtime[Settings], language: str, note: str, **values: Any) -> None:
+    """Tell people something about the run: a text of the section `note`, of which 500 characters are shown."""
+    emit(runtime, "note", text=say(language, "note", note, **values)[:500])
 
 
 def without_secrets(runtime: Runtime[Settings], event: Json) -> Json:

@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, log_of, thread_of
+from donewhen.graph.events import emit, emit_note, log_of, thread_of
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
@@ -94,12 +94,11 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if runtime.store is not None:
         await delete_interjections(runtime.store, thread_of(runtime), update["request"])
     update["attachments"] = await attach(messages, runtime)
-    update["background"] = await _read_background(goal, runtime, deps)
+    update["background"] = await _read_background(goal, update["language"], runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000], message=update["request"])
     if not_taken := config["configurable"].get(NOT_TAKEN):
-        names = ", ".join(sorted(not_taken))
-        emit(runtime, "note", text=f"Not taken over from the client: {names}. Whoever runs this server decides.")
+        emit_note(runtime, update["language"], "not_taken", names=", ".join(sorted(not_taken)))
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
         emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))
@@ -140,7 +139,7 @@ def end_at_once(state: RunState, settings: Settings, request: Sequence[AnyMessag
     return {**update, "messages": [*request, *update["messages"]], "ending": {"code": code, "reason": reason}}
 
 
-async def _read_background(goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
+async def _read_background(goal: str, language: str, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Read `context` and `memory` for this request. A source that fails is left out, with a note."""
     found: Json = {}
     for name, given in deps.background.items():
@@ -150,7 +149,7 @@ async def _read_background(goal: str, runtime: Runtime[Settings], deps: Deps) ->
             if callable(given):
                 text = await call_in_time(given, goal, asked, seconds=runtime.context.tool_seconds)
         except (Exception, SystemExit) as error:
-            emit(runtime, "note", text=f"Going on without the {name}: {type(error).__name__}: {error}"[:500])
+            emit_note(runtime, language, "without", name=name, error=f"{type(error).__name__}: {error}")
             continue
         if shown := clean_text(str(text or "")).strip():
             found[name] = shown if len(shown) <= BACKGROUND_CHARS else f"{shown[:BACKGROUND_CHARS]} …"
@@ -240,7 +239,7 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
     if again:
         asked: Json = ask_person({**state}, pending) if pending else {"messages": []}
         return {**asked, "messages": [*closed, *asked["messages"]]}
-    emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
+    emit_note(runtime, known_language(state.get("language")), "anew")
     return {"planning": plan_anew(state, said), "pending": None, "ending": None, "messages": closed}
 
 

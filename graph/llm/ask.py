@@ -61,6 +61,7 @@ from donewhen.graph.llm.reply import MOST_CALLS, aside, without_excess
 from donewhen.graph.llm.speech import SpeechStream, Voice
 from donewhen.graph.sync import LARGE, load_jsonschema, run_in_thread
 from donewhen.state.errors import DoneWhenError, ModelError
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import Amounts, add, first_exhausted, round_seconds, subtract
 from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
@@ -309,10 +310,10 @@ class _Request:
     def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
         """Say which tools the model is not offered since this request."""
         for name in self.quirks.left_out.keys() - left_out.keys():
-            why = f"The model is not offered the tool {name!r}, whose schema its provider takes in no form"
-            log.warning("%s: %s", why, self.quirks.left_out[name])
+            why = self.quirks.left_out[name]
+            log.warning("%s", say("en", "note", "not_offered", name=repr(name), why=why))
             if self.question.voice:
-                self.question.voice.note(f"{why}: {self.quirks.left_out[name]}")
+                self.question.voice.note("not_offered", name=repr(name), why=why)
 
     def _shorten(self, facts: ThreadFacts) -> None:
         """Shorten the messages to the known window. Raises ModelError if that is impossible."""

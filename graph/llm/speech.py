@@ -28,9 +28,10 @@ from langgraph.graph.message import push_message
 from langgraph.runtime import Runtime
 from pydantic_core import from_json
 
-from donewhen.graph.events import ANSWER, emit, keep_speech
+from donewhen.graph.events import ANSWER, emit, emit_note, keep_speech
 from donewhen.graph.llm.printed import TEXT_ARGUMENTS
 from donewhen.state.channels import SPEECH_PREFIX
+from donewhen.state.language.texts import known_language
 from donewhen.state.pattern import pattern
 from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 from donewhen.state.settings import Settings
@@ -357,9 +358,9 @@ class Voice:
         """Stream the model's thinking, as an event of its own and never as a message."""
         emit(self._runtime, "thinking", step=self._step, text=text)
 
-    def note(self, text: str) -> None:
-        """Tell people something about the request."""
-        emit(self._runtime, "note", text=text[:500])
+    def note(self, note: str, **values: Any) -> None:
+        """Tell people something about the request: a text of the section `note`."""
+        emit_note(self._runtime, known_language(self._runtime.context.speaks), note, **values)
 
     def report_stall(self, seconds: float) -> None:
         """Emit how many seconds the model has been silent."""

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, now, thread_of
+from donewhen.graph.events import emit, emit_charge, emit_note, now, thread_of
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
@@ -180,7 +180,7 @@ class PlanningRound(Work[Planning]):
             return refuse(self, error)
         may_take_over = self.planning["phase"] == "triage" and not self.record["by_planner"]
         if may_take_over and self.deps.chosen("triage", self.settings) != self.deps.chosen("plan", self.settings):
-            emit(self.runtime, "note", text=f"The model of the planner takes over triage: {error}"[:500])
+            emit_note(self.runtime, self.language, "takes_over", error=error)
             return {"planning": self.note(by_planner=True).planning}
         return fail_planning(self, "model_error", str(error))
 
@@ -211,7 +211,7 @@ def fail_planning(round: PlanningRound, code: str, reason: str) -> Planning:
     about is shown again. Otherwise the run ends.
     """
     if sketch := round.planning["sketch"]:
-        emit(round.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
+        emit_note(round.runtime, round.language, "quick_plan", why=reason)
         return _propose(round, sketch)
     if has_step_at_work(round.planning):
         return _keep_plan(round, reason)
@@ -277,7 +277,7 @@ async def take_plan(round: PlanningRound, message: AIMessage, decision: Decision
         proposed["living"] = living
     round.note(corrections=0)
     if planning["phase"] == "triage" and plan["need_thinking"]:
-        emit(round.runtime, "note", text="This deserves a careful plan; thinking it through.")
+        emit_note(round.runtime, round.language, "careful_plan")
         return {"planning": {**round.planning, "phase": "draft", "sketch": proposed}}
     return _propose(round, proposed)
 
@@ -298,7 +298,7 @@ async def _send_back_repeated(
     """Tell the planner that this work failed before. The second time, ask a person, or end planning (M7)."""
     if not round.was_corrected("repeat"):
         return send_correction(round.note_correction("repeat"), message, [REPEATED])
-    emit(round.runtime, "note", text="The planner proposes again what failed already.")
+    emit_note(round.runtime, round.language, "proposed_again")
     if round.settings.unattended:
         return fail_planning(round, "no_plan", say_why(round.language, "planned_again"))
     steps = "; ".join(step["content"] for step in plan["steps"] if step["id"] not in round.planning["finished"])
@@ -328,7 +328,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
     )
     update = propose_plan(proposal, round.settings, round.deps)
     if has_step_at_work(planning) and update.get("pending") and round.settings.unattended:
-        return _keep_plan(round, "nobody is asked about a larger one")
+        return _keep_plan(round, say(round.language, "note", "nobody_asked"))
     modes = _record_mode(round, "plan" if count > 1 or failed_twice(planning) else "step", reason)
     emit(round.runtime, "plan", plan=plan)
     return {"planning": {**close_planning(planning), "change": change}, **modes, **update}  # type: ignore[typeddict-item]
@@ -338,7 +338,7 @@ def _keep_plan(round: PlanningRound, why: str) -> Planning:
     """Leave the approved plan as it is, so that the step that is at work goes on (Q74)."""
     approval = round.state["approval"]
     assert approval is not None
-    emit(round.runtime, "note", text=f"The plan stays as it is, and its step goes on: {why}"[:500])
+    emit_note(round.runtime, round.language, "plan_kept", why=why)
     return {"planning": close_planning(round.planning), "plan": approval["plan"]}
 
 
@@ -517,7 +517,7 @@ def refuse(round: PlanningRound, error: ModelError) -> Planning:
     """End the run because the model or its provider refuses the request. The user reads its words."""
     if has_step_at_work(round.planning):
         return _keep_plan(round, str(error))
-    emit(round.runtime, "note", text=f"The model's provider refuses this request. {error}")
+    emit_note(round.runtime, round.language, "provider_refuses", error=error)
     return {"ending": {"code": "declined", "reason": str(error), "text": error.said or str(error)}}
 
 

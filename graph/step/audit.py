@@ -14,7 +14,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, emit_note
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import profile_text, statement_lines
@@ -105,6 +105,11 @@ class Subject:
         return str(self.run.get("fence") or "")
 
     @property
+    def language(self) -> str:
+        """The language of the runtime's texts."""
+        return str(self.run.get("language") or "en")
+
+    @property
     def planned_steps(self) -> Sequence[Json]:
         """The steps of the plan."""
         return (self.run.get("plan") or {}).get("steps") or ()
@@ -141,8 +146,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
     row = None if subject.output is None else await trace_output(context, subject.output, subject.run, subject.journal)
-    language, unsourced = str(subject.run.get("language") or "en"), row.get("unsourced") or () if row else ()
-    sentences = split_claims(subject.text, subject.output, language, unsourced)
+    unsourced = row.get("unsourced") or () if row else ()
+    sentences = split_claims(subject.text, subject.output, subject.language, unsourced)
     if subject.last_audit is not None and _is_unchanged(subject, subject.last_audit, sentences):
         return cast("AuditRow", subject.last_audit["audit"])
     accepted = _accepted_before(subject)
@@ -229,8 +234,8 @@ class _Judge(Talk[AuditRow]):
 
     def end(self, problem: str) -> AuditRow:
         """Tell people that nobody audited the text, and why; return that as the findings."""
-        what = f"the result of step {self.subject.step}" if self.subject.step else "the answer"
-        emit(self.runtime, "note", text=f"Nobody audited {what}: {problem}")
+        note = "result_unaudited" if self.subject.step else "answer_unaudited"
+        emit_note(self.runtime, self.subject.language, note, step=self.subject.step, why=problem)
         return unaudited(problem)
 
     def leave(self, obstacle: str) -> AuditRow:

@@ -20,7 +20,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 
-from donewhen.graph.events import emit, emit_charge, emit_observation, now
+from donewhen.graph.events import emit, emit_charge, emit_note, emit_observation, now
 from donewhen.graph.executors.relay import (
     answered_asks,
     asks_in_vain,
@@ -448,7 +448,7 @@ def silence_hint(state: Step, runtime: Runtime[Settings], rounds: int) -> str:
     if rounds < SILENT_ROUNDS:
         return ""
     if rounds == SILENT_ROUNDS:
-        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
+        emit_note(runtime, state["language"], "nothing_new", step=state["step"]["id"], count=rounds)
     hint = f"Nothing new was observed in {rounds} rounds."
     return f"{hint} Unless you wait for something: do something else, finish, ask, or give up."
 

@@ -373,7 +373,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
         reason = "hook"
     if reason == "unlisted" and "write" in state["promotable"]:
         call_text = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
-        why = f"it takes {call_text}, which its plan, that nobody was shown, does not list"
+        why = say(state["language"], "note", "unlisted_write", call=call_text)
         return Wait({"status": "ready", "code": FOR_WRITE, "reason": why})
     if reason == "unlisted" and (others_step := _step_that_lists(call["name"], state)):
         return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 from langgraph.runtime import Runtime
 
-from donewhen.graph.events import emit, thread_of
+from donewhen.graph.events import emit_note, thread_of
 from donewhen.graph.sync import call_in_time, is_async, run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
+from donewhen.state.language.texts import known_language
 from donewhen.state.records import Pause, PauseKind
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -192,8 +193,8 @@ class Policies:
                     raise TypeError(f"it returned {answer!r:.200}; a hook returns Refuse, Ask, Note or None")
             except (Exception, SystemExit) as error:  # which in a task would end the event loop
                 _log.exception("The hook %s failed; what it was asked about is refused", name)
-                problem = f"The hook {name} failed, so this is refused: {type(error).__name__}: {error}"
-                emit(runtime, "note", text=conceal(problem, self.secrets)[:500])
+                said = conceal(f"{type(error).__name__}: {error}", self.secrets)
+                emit_note(runtime, known_language(runtime.context.speaks), "hook_failed", name=name, error=said)
                 answer = Refuse(f"the policy {name} could not be asked")
             if isinstance(answer, Refuse):
                 verdict.refused = verdict.refused or f"{REFUSES}{answer.reason}"
