@@ -33,6 +33,8 @@ class Conversation:
     """What tools returned, people answered and checks found in the current request, in steps at work too. Long texts
     are shortened: `Agent.observation` returns one in full.
     """
+    earlier: Sequence[JournalEntry]
+    """The same of the requests before, oldest first, with ids such as `1:s2.3`, as far as later requests may read it."""
     approved: PlanJson | None
     """The plan of the current request as a person, or the settings, approved it; None before that."""
     todos: Sequence[Json]
@@ -48,6 +50,7 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
         message_id=values.get("request") or "",
         messages=values.get("messages") or (),
         observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
+        earlier=values.get("before") or (),
         approved=(values.get("approval") or {}).get("plan"),
         todos=values.get("todos") or (),
     )
@@ -61,8 +64,7 @@ async def read_observation(
     Raises UnknownThread if the thread has none of this id.
     """
     thread_id = conversation.run.thread_id
-    before: Sequence[JournalEntry] = snapshot.values.get("before") or ()
-    for entry in (*conversation.observations, *before):
+    for entry in (*conversation.observations, *conversation.earlier):
         if entry["id"] == id:
             text = await Texts.of(store, thread_id, snapshot.values).get(id) if entry["stored"] else None
             return entry if text is None else {**entry, "text": text}

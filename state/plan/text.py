@@ -15,8 +15,8 @@ from donewhen.state.values import Json
 def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
     """Return the pending plan for people: criteria, steps by number, tools, what it may change, schedule, limits.
 
-    Tools with effects are marked with what the plan's approval covers. Steps and criteria that are as in `before`, the
-    plan that was shown last, are only said to be as before.
+    Tools with effects are marked with what the plan's approval covers. Of steps that are as in `before`, the plan that
+    was shown last, only the words are shown; criteria that are as before are left out.
     """
     plan, language = pending.get("plan") or {}, str(pending.get("language") or "en")
     say = catalogue(language)["plan"]
@@ -26,8 +26,10 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
         lines += [*_criteria_lines(goal or [say["nothing"]], "- ", say), ""]
     numbers, same = step_numbers(plan), unchanged_steps(plan, before)
     for number, step in enumerate(plan.get("steps") or [], 1):
-        as_before = number in same
-        lines += [f"{number}. _{say['as_before']}_"] if as_before else _step_lines(number, step, say, pending, numbers)
+        if number in same:
+            lines.append(f"{number}. {_one_line(step.get('content'))} _({say['as_before']})_")
+        else:
+            lines += _step_lines(number, step, say, pending, numbers)
     lines += [*_gone_lines(plan, before, language), "", *_changes_line(pending, say)]
     if template := pending.get("template"):
         lines += [f"**{line}**" for line in template_lines(template, language)]
