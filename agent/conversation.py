@@ -34,7 +34,7 @@ class Conversation:
     are shortened: `Agent.observation` returns one in full.
     """
     earlier: Sequence[JournalEntry]
-    """The same of the requests before, oldest first, with ids such as `1:s2.3`, as far as later requests may read it."""
+    """The same of the requests before, oldest first, with ids such as `1:s2.3`, as far as later ones may read it."""
     approved: PlanJson | None
     """The plan of the current request as a person, or the settings, approved it; None before that."""
     todos: Sequence[Json]

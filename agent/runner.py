@@ -1236,5 +1236,6 @@ def _address_open(
     """
     if run.status == "running" and not run.pending:
         decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
-        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: {run.problem or 'it is being worked on'}{decided}")
+        why = run.problem or "it is being worked on"
+        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: {why}{decided}")
     return read_understood(run, address_answer(run, values, answer, question, by, taken))
