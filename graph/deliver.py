@@ -53,7 +53,7 @@ from donewhen.state.channels import GOAL, Json, RunState, merge_records
 from donewhen.state.language.texts import amount_name, catalogue, other_language, say, say_why
 from donewhen.state.ledger import add, first_exhausted, meter, remaining
 from donewhen.state.plan.plan import answering_step, find_step, verdicts_on_goal
-from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons, status_of_words
+from donewhen.state.proof.audit import audited_status, doubts_to_send_back, reasons, status_of_words
 from donewhen.state.proof.evidence import EvidenceScope, read_goal_check, satisfies
 from donewhen.state.proof.journal import call_key, is_tool_call
 from donewhen.state.proof.outcome import (
@@ -391,7 +391,8 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not satisfies("cited", goal[verdict["criterion"] - 1], level):
-            verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT, "by": "judge"}
+            note = doubts or say(delivery.language, "proof", "no_doubt")
+            verdict |= {"verdict": "unverified" if doubts else "proven", "note": note, "by": "judge"}
     return doubts_to_send_back(delivery.audit, only_words=True)
 
 
@@ -686,17 +687,18 @@ async def _find_unmet(delivery: Delivery, goal: list[Json], arguments: Json, tex
     limit = observation_limit(context.deps, settings, "execute")
     entries = await with_whole_texts(context, context.caller.known, claims.values(), limit)
     recalled = recalled_spans((delivery.values.get("steps") or {}).values())
-    scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled)
+    language = delivery.language
+    scope = EvidenceScope(entries, GOAL, text.strip(), writes_text=True, recalled=recalled, language=language)
     proof = Proof(context, goal, claims, scope)
     await refresh_stale_reads(proof)
     if used_up := await check_criteria(proof):
-        note = say_why(delivery.language, "limit", key=amount_name(delivery.language, used_up))
+        note = say_why(language, "limit", key=amount_name(language, used_up))
         for number in claims.keys() - proof.verdicts.keys():
             row = {"criterion": number, "text": goal[number - 1]["text"], "claimed": claims[number]["met"]}
             proof.verdicts[number] = {**row, "verdict": "unverified", "evidence": [], "note": note, "stays": True}
     delivery.verdicts, rejected = proof.rows, proof.rejected()
     emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not rejected)
-    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]
+    return [proof.why_rejected(verdict) for verdict in rejected]
 
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:

@@ -9,8 +9,9 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
 from donewhen.state.values import Json, fold_text
 
@@ -161,34 +163,40 @@ def add_criteria(own: Iterable[Json], more: Iterable[Mapping[str, Any]]) -> list
 # --- a result and an expectation
 
 
-def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
+Say: TypeAlias = Callable[..., str]
+"""Returns a text of the section `proof` by its key and values."""
+
+
+def meets(expect: str | Mapping[str, Any], ok: bool, text: str, language: str = "en") -> tuple[bool, str]:
     """Return whether a result meets the expectation, and why. A failed call meets nothing. Never raises."""
+    speak: Say = partial(say, language, "proof")
     if not ok:
-        return False, f"the call failed: {text[:200]!r}"
+        return False, speak("call_failed", said=repr(text[:200]))
     if expect == "ok":
-        return True, "the call succeeded"
+        return True, speak("call_succeeded")
     assert isinstance(expect, Mapping)
     if (needle := expect.get("contains")) is not None:
-        return needle in text, f"the result {'contains' if needle in text else 'does not contain'} {needle[:80]!r}"
+        return needle in text, speak("contains" if needle in text else "contains_not", wanted=repr(needle[:80]))
     if (expression := expect.get("matches")) is not None:
-        return _matches(expression, text)
+        return _matches(expression, text, speak)
     if expect.get("path") is not None:
-        return _at_path(expect, text)
+        return _at_path(expect, text, speak)
     if (number := expect.get("number")) is not None:
-        return _number(number, expect.get("tolerance", 0.0), text)
-    return _equals(expect.get("equals"), text)
+        return _number(number, expect.get("tolerance", 0.0), text, speak)
+    return _equals(expect.get("equals"), text, speak)
 
 
-def _matches(expression: str, text: str) -> tuple[bool, str]:
+def _matches(expression: str, text: str, speak: Say) -> tuple[bool, str]:
     import regex  # only where a pattern is
 
+    wanted = repr(expression[:80])
     try:
         match = regex.search(expression, text, timeout=PATTERN_SECONDS, concurrent=True)
     except TimeoutError:
-        return False, f"the pattern {expression[:80]!r} took too long; write a simpler one"
+        return False, speak("pattern_time", wanted=wanted)
     except MemoryError:
-        return False, f"the pattern {expression[:80]!r} took too much memory; write a simpler one"
-    return match is not None, f"the result {'matches' if match else 'does not match'} {expression[:80]!r}"
+        return False, speak("pattern_memory", wanted=wanted)
+    return match is not None, speak("matches" if match else "matches_not", wanted=wanted)
 
 
 def _parse(text: str) -> Any:
@@ -198,10 +206,10 @@ def _parse(text: str) -> Any:
         return text.strip()
 
 
-def _equals(wanted: Any, text: str) -> tuple[bool, str]:
+def _equals(wanted: Any, text: str, speak: Say) -> tuple[bool, str]:
     parsed = _parse(text)
     same = _is_same(parsed, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
-    return same, f"the result is {text.strip()[:120]!r}, expected {wanted!r}"
+    return same, speak("found", found=repr(text.strip()[:120]), wanted=repr(wanted))
 
 
 def _is_same(left: Any, right: Any) -> bool:
@@ -221,29 +229,28 @@ def _has_same_truths(left: Any, right: Any) -> bool:
     return isinstance(left, bool) == isinstance(right, bool)
 
 
-def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
+def _number(wanted: float, tolerance: float, text: str, speak: Say) -> tuple[bool, str]:
     numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000].translate(_MINUS))]
     if len(numbers) != 1:
-        return False, f"the result holds {len(numbers)} numbers where one was expected; use a path"
-    return math.isclose(
-        numbers[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12
-    ), f"the result is {numbers[0]:g}, expected {wanted:g}"
+        return False, speak("numbers", count=len(numbers))
+    is_close = math.isclose(numbers[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12)
+    return is_close, speak("found", found=f"{numbers[0]:g}", wanted=f"{wanted:g}")
 
 
-def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
+def _at_path(expect: Mapping[str, Any], text: str, speak: Say) -> tuple[bool, str]:
     path, op, value = expect["path"], expect.get("op", "=="), expect.get("value")
     from jsonpath_ng.ext.parser import parse
 
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return False, "the result is not JSON, so it has no path"
+        return False, speak("no_json")
     try:
         values = [match.value for match in parse(path).find(document)]
     except Exception as error:  # a filter may compare values that cannot be compared, which raises anything
-        return False, f"{path} cannot be read from the result: {type(error).__name__}"
-    shown = json.dumps(values[0], ensure_ascii=False)[:120] if values else "not there"
-    sentence = f"{path} is {shown}, expected {op} {value!r}"
+        return False, speak("path_unreadable", path=path, error=type(error).__name__)
+    found = json.dumps(values[0], ensure_ascii=False)[:120] if values else ""
+    sentence = speak("path_found" if values else "path_absent", path=path, found=found, wanted=f"{op} {value!r}")
     if op == "exists":
         return bool(values), sentence
     return bool(values) and all(_compares(item, op, value) for item in values), sentence

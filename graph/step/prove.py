@@ -27,7 +27,7 @@ from donewhen.state.ledger import first_exhausted
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.plan import answering_step
 from donewhen.state.plan.steps import MALFORMED
-from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
+from donewhen.state.proof.audit import doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
     ground_claim,
@@ -76,6 +76,11 @@ class Proof:
     def rows(self) -> list[Json]:
         """The verdicts in the order of criteria."""
         return [verdict for _, verdict in sorted(self.verdicts.items())]
+
+    def why_rejected(self, verdict: Json) -> str:
+        """Return a verdict in words: which criterion, and why it was rejected."""
+        number, text = verdict["criterion"], verdict["text"][:120]
+        return self.scope.say("criterion", number=number, text=text, why=verdict["note"])
 
     def rejected(self) -> list[Json]:
         """Return the verdicts that structure alone rejects; if there are none, a judge may be asked."""
@@ -264,13 +269,14 @@ async def _audit_result(proof: StepProof) -> list[str]:
     count = len(context.new_entries)
     audit_row = await audit(context, subject, reserve=RESERVE if is_answer else NOTHING)
     proof.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
-    why = reasons(audit_row)
+    why = reasons(audit_row, state["language"])
+    is_judged = not (audit_row["problem"] or audit_row.get("nobody"))
     for number in for_judge:
-        proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT, "by": "judge"}
+        note = why or proof.scope.say("no_doubt")
+        proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": note, "by": "judge"}
     if is_answer:
         proof.audit = dict(audit_row)
     if for_judge:
-        is_judged = not (audit_row["problem"] or audit_row.get("nobody"))
         proof.unjudged = None if is_judged else audit_row
         return findings(audit_row)
     doubts = [] if proof.doubted else doubts_to_send_back(audit_row)
@@ -315,7 +321,7 @@ def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], d
     (imprecise quotes, another language), nor doubts alone that decide no criterion, nor the claim of a plan's calls
     count as a refusal.
     """
-    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in rejected]
+    problems = [proof.why_rejected(verdict) for verdict in rejected]
     language = _language_to_use(proof)
     problems += [*objections, *([OTHER_LANGUAGE.format(language=language)] if language else []), *doubts]
     imprecise = [str(verdict["criterion"]) for verdict in rejected if verdict.get("form")]
@@ -432,6 +438,7 @@ async def _evidence_scope(context: StepContext, claim: StepClaim, claims: dict[i
         writes_text=granted == [] or not toolbox or (granted is None and not used_tools),
         unchanged=may_write and not any(is_change(entry) or entry.get("unknown") for entry in own),
         recalled=recalled_spans([*records.values(), context.state["record"]]),
+        language=context.state["language"],
     )
 
 
@@ -501,8 +508,7 @@ def _ground(proof: Proof, claim: Json, verdict: Json) -> Json:
     """Return the verdict on a claim by the observations that it cites."""
     level, secrets = proof.context.settings.verification, proof.context.deps.secrets
     if not claim["met"]:
-        note = "the model itself says that it is not met"
-        return {**verdict, "verdict": "failed", "note": note}
+        return {**verdict, "verdict": "failed", "note": proof.scope.say("not_met")}
     grounds = ground_claim(claim, proof.scope)
     if grounds.problems and level != "claimed":
         return {**verdict, "verdict": "unverified", "note": conceal("; ".join(grounds.problems), secrets)}
@@ -524,9 +530,10 @@ async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
     entry, outcome = result
     verdict = {**verdict, "evidence": [{"observation": entry["id"], "quote": entry["text"][:200]}]}
     if not outcome.ok and (outcome.unknown or outcome.error in UNDECIDED or check["expect"] != "ok"):
-        note = f"the check {check['tool']} itself failed: {outcome.text[:200]!r}"
+        note = proof.scope.say("check_failed", tool=check["tool"], said=repr(outcome.text[:200]))
         return {**verdict, "verdict": "unverified", "note": note}
     # In a thread, because a pattern may take a second.
     ok = outcome.ok and not entry.get("failed")
-    met, why = await run_in_thread(partial(meets, check["expect"], ok, outcome.text))
-    return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {why}"}
+    met, why = await run_in_thread(partial(meets, check["expect"], ok, outcome.text, proof.scope.language))
+    note = proof.scope.say("check_decided", tool=check["tool"], why=why)
+    return {**verdict, "verdict": "proven" if met else "failed", "note": note}

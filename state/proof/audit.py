@@ -16,7 +16,6 @@ SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
 MET = ("yes", "part", "no", "declined")
 MOST_MISSING = 20
-NO_DOUBT = "a judge found nothing to doubt"
 WHY_CHARS = 500
 
 

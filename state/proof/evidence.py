@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from donewhen.state.language.texts import say
 from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole
@@ -34,7 +35,6 @@ _MET = {"true": True, "yes": True, "met": True, "false": False, "no": False}
 _OF_ITEM = ("criterion", "met", "evidence", "note")
 MOST_EVIDENCE = 50
 """The most items of evidence for one criterion; each may be searched in a megabyte of text."""
-UNSAID = "its words do not say by structure whether it is met: send {criterion, met: true or false, evidence}"
 QUOTE_CHARS = 1000
 """The most characters of a quote in a verdict; the full quote was checked."""
 
@@ -322,8 +322,14 @@ class EvidenceScope:
     """Reads that the runtime repeated because their subject changed: id → new id."""
     recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
     """Ranges of long observations that the step recalled, by id."""
+    language: str = "en"
+    """The language in which problems are said, to people and to the model."""
     texts: dict[str, SearchedText] = field(init=False, default_factory=dict)
     """Searched texts, read once."""
+
+    def say(self, key: str, **values: Any) -> str:
+        """Return a text of the section `proof`."""
+        return say(self.language, "proof", key, **values)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -374,14 +380,14 @@ def ground_claim(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
     """Check the evidence for a criterion against the observations."""
     grounding, cited = Grounding(), list(read_references(claim))
     if len(cited) > MOST_EVIDENCE:
-        return Grounding(problems=[f"cites {len(cited)} observations; name the {MOST_EVIDENCE} that prove it at most"])
+        return Grounding(problems=[scope.say("too_many", count=len(cited), most=MOST_EVIDENCE)])
     admitted = {reference["observation"] for reference in cited if reference and _admits_failure(reference, scope)}
     for reference in cited:
         _weigh(reference, scope, grounding, admitted)
     if not cited:
-        grounding.problems.append(f"cites no observation{_known_ids(scope)}")
+        grounding.problems.append(scope.say("cites_none", known=_known_ids(scope)))
     if claim.get("unsaid"):
-        grounding.imprecise.append(UNSAID)
+        grounding.imprecise.append(scope.say("unsaid"))
     return grounding
 
 
@@ -395,7 +401,7 @@ def _admits_failure(reference: Mapping[str, Any], scope: EvidenceScope) -> bool:
 def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Grounding, admitted: Collection[str]) -> None:
     """Accept one item of evidence, or add its problem; the claim says of those `admitted` that they are failures."""
     if not reference:
-        grounding.imprecise.append("an evidence item is {observation: id, quote?}")
+        grounding.imprecise.append(scope.say("item_form"))
         return
     cited, quote, before = reference["observation"], reference.get("quote") or "", reference.get("before") is True
     if isinstance(quote, str) and cited in scope.index:
@@ -404,9 +410,7 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
     if cited == f"{scope.step}.result":
         own = scope.text(cited, scope.result)
         if not scope.writes_text:
-            grounding.problems.append(
-                f"{cited} is this step's own claim; cite what a tool or the user said{_known_ids(scope)}"
-            )
+            grounding.problems.append(scope.say("own_claim", id=cited, known=_known_ids(scope)))
         says = isinstance(quote, str) and (not quote or own.says(quote))
     elif problem := _why_unusable(cited, quote, before, scope, admitted):
         if succeeded := _succeeded_later(cited, scope):
@@ -421,7 +425,7 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         own = scope.text(cited, scope.entry(cited)["text"])
         says = isinstance(quote, str) and (not quote or scope.says(cited, quote))
         if not says and not scope.entry(cited)["ok"]:
-            grounding.problems.append(_failure(cited))
+            grounding.problems.append(scope.say("error", id=cited))
             return
     item: dict[str, Any] = {"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})}
     is_old = before or (cited in scope.index and "reads" in scope.entry(cited))
@@ -429,40 +433,37 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
     part = cited in scope.index and not was_read_whole(scope.entry(cited), scope.recalled)
     grounding.evidence.append({**item, **({"before": True} if stale else {}), **({"part": True} if part else {})})
     if not isinstance(quote, str):
-        grounding.imprecise.append(f"the quote of {cited} is not a text")
+        grounding.imprecise.append(scope.say("quote_no_text", id=cited))
     elif not says:
         near = own.nearest(quote)
-        hint = f"; nearest there is {near!r}" if near else ""
-        grounding.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
+        problem = scope.say(
+            "quote_near" if near else "quote_missing", quote=repr(quote[:60]), id=cited, near=repr(near)
+        )
+        grounding.imprecise.append(problem)
 
 
 def _why_unusable(cited: str, quote: Any, before: bool, scope: EvidenceScope, admitted: Collection[str]) -> str | None:
     """Return why an observation proves nothing, whatever its text."""
     if cited not in scope.index:
-        return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known_ids(scope)}"
+        return scope.say("no_observation", id=repr(cited[:40]), known=_known_ids(scope))
     entry = scope.entry(cited)
     if entry["source"] == "result" and not scope.writes_text:
-        return f"{cited} is a result in the words of a model; cite the observation behind it"
+        return scope.say("model_result", id=cited)
     if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
-        return _failure(cited)
+        return scope.say("error", id=cited)
     if (failed := entry.get("failed")) and cited not in admitted:
-        words = f' ({failed}); where that is the answer, quote "{failed}" too' if isinstance(failed, str) else ""
-        return f"{cited} failed, so it proves nothing{words}"
+        return scope.say("failed_words" if isinstance(failed, str) else "failed", id=cited, words=failed)
     if before or not (later := find_later_change(scope.entries, scope.index[cited])):
         return None
     if "reads" not in entry:
         return _why_outdated(cited, quote, later, scope)
     # A later step cannot make the call again; its evidence is marked as that of before a change.
-    return _from_before(cited, "made", later, "make the call again") if later["step"] == entry["step"] else None
+    return _say_before("made_before", cited, later, scope) if later["step"] == entry["step"] else None
 
 
-def _from_before(cited: str, done: str, later: JournalEntry, instead: str) -> str:
-    was = f"{cited} was {done} before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
-    return f'{was}; {instead}, or add "before": true if you mean it as it was'
-
-
-def _failure(cited: str) -> str:
-    return f"{cited} failed, so it proves nothing; where its error is the answer, quote the error"
+def _say_before(key: str, cited: str, later: JournalEntry, scope: EvidenceScope, new: str = "") -> str:
+    targets = ", ".join(later["targets"])
+    return scope.say(key, id=cited, later=later["id"], tool=later["tool"], targets=targets, new=new)
 
 
 def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
@@ -481,13 +482,13 @@ def is_change(entry: JournalEntry) -> bool:
 def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceScope) -> str | None:
     """Return why a read from before a change proves nothing; None if a later read has the same result."""
     if (new := scope.again.get(cited)) is None:
-        return _from_before(cited, "read", later, "look again")
+        return _say_before("read_before", cited, later, scope)
     now, same = scope.entry(new), scope.entry(new)["text"] == scope.entry(cited)["text"]
     if quote and isinstance(quote, str) and not scope.is_in_arguments(cited, quote):
         same = same or scope.text(new, now["text"]).says(quote)
     if now["ok"] and same:
         return None
-    return _from_before(cited, "read", later, f"read again, as {new}, it says something else: cite that")
+    return _say_before("read_again", cited, later, scope, new)
 
 
 def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
@@ -505,8 +506,8 @@ def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
 
 def _known_ids(scope: EvidenceScope) -> str:
     usable = [id for id in scope.index if scope.entry(id)["ok"] and scope.entry(id)["source"] != "result"]
-    more = f" (and {len(usable) - 15} before)" if len(usable) > 15 else ""
-    return f"; there are: {', '.join(usable[-15:])}{more}" if usable else "; nothing was observed yet: look first"
+    key = "nothing_yet" if not usable else "known_more" if len(usable) > 15 else "known_ids"
+    return scope.say(key, ids=", ".join(usable[-15:]), count=len(usable) - 15)
 
 
 def passages(text: str, quotes: Sequence[str], around: int) -> str:

@@ -39,6 +39,17 @@ def cites(*evidence: Any) -> dict[str, Any]:
     return {"criterion": 1, "met": True, "evidence": list(evidence)}
 
 
+def test_reasons_are_in_the_language_of_the_run() -> None:
+    """Why evidence proves nothing is read by people, too: in the catalogues' languages, without an English word."""
+    entries = [tool("s2.1"), tool("s2.2", ok=False)]
+    for evidence in ({"observation": "s2.9"}, {"observation": "s2.2"}, {"observation": "s2.1", "quote": "99"}, 7):
+        english, german, japanese = (
+            weighed(cites(evidence), seen(*entries, language=language))[1] for language in ("en", "de", "ja")
+        )
+        assert len({english[0], german[0], japanese[0]}) == 3
+    assert german == ["ein Beleg ist {observation: id, quote?}"]
+
+
 @pytest.mark.parametrize(
     ("evidence", "said"),
     [
