@@ -29,7 +29,8 @@ EVERYWHERE: Mapping[str, str] = {
 ELSEWHERE: Mapping[str, str] = {
     "yes": "sim | aprovado | sì | approvato | akkoord | да | ano | áno | igen | evet | ναι | نعم | بله | כן | "
     "हाँ | हां | 네 | 예 | ใช่ | "
-    "có | kyllä | jah | da",
+    "có | kyllä | jah | da | oké | ja hoor | doe maar | давай | давайте | хорошо | tamam",
+    "beside": "alsjeblieft | graag | dank je | пожалуйста | спасибо | lütfen | teşekkürler | proszę | dziękuję",
     "no": "não | nao | nej | nei | нет | ні | nie | hayır | όχι | لا | خیر | לא | नहीं | 아니요 | 아니오 | ไม่ | không | "
     "tidak | ei | nu",
     "cancel": "annulla | annulleren | отмена | стоп | anuluj | zrušit | iptal | إلغاء | ביטול | रद्द | 취소 | ยกเลิก | "
@@ -37,7 +38,7 @@ ELSEWHERE: Mapping[str, str] = {
     "later": "mais tarde | più tardi | straks | позже | потом | później | sonra | لاحقا | מאוחר יותר | बाद में | "
     "나중에 | ภายหลัง | để sau | nanti | myöhemmin",
 }
-"""Single words of languages without a catalogue."""
+"""Common words of languages without a catalogue."""
 _ASKS = pattern("[?？¿؟]")
 _DROPPED = pattern("['’‘´`]")
 _PAUSES = pattern(r"[.,!;:…。、，！；：¡\"“”„«»()*_\-–—・「」]+")
