@@ -189,6 +189,8 @@ class EffectRow(TypedDict):
     arguments: dict[str, Any]
     ok: bool
     effect: Literal["write", "idempotent"]
+    at: NotRequired[str]
+    """When its outcome was saved, ISO 8601; missing if nothing was saved of it, and in older receipts."""
     result: NotRequired[Result]
     """What became of it. `refused`: it was never made. `repeated`: its outcome was unknown, and the equal call in
     `settled` counts for both. Older receipts lack it.
@@ -490,6 +492,8 @@ def _effect_row(call: Mapping[str, Any]) -> EffectRow:
         "effect": call["effect"],
         "result": "done" if ok else "failed" if call.get("made", True) else "refused",
     }
+    if at := call.get("at"):
+        row["at"] = at
     if failed := call.get("failed"):
         row["failed"] = failed
     if call.get("unknown"):
