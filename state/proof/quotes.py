@@ -25,12 +25,7 @@ _ESCAPE = pattern(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
 _ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
-_BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
-_COMPARISON = pattern(
-    r">=?[ \t]?[-+\u2212]?[^\W\d_]{0,3}[$€£¥]?[ \t]?\.?\d[\d.,' \u00a0\u202f]*(?:[%‰°$€£¥]|[^\W\d_]{1,3})?"
-)
-"""A comparison alone, a number with at most a short unit or a currency, as `> 100` and `> 3.5 EUR`; any other line is
-quoted from a mail or Markdown."""
+_BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+(.*)", re.MULTILINE)
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
@@ -113,12 +108,17 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
     return [each for piece in pieces_of(text) for each in _tokens_of(piece, signs, commas_part)]
 
 
-def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str]:
+def read_plainly(text: str) -> str:
+    """Return a piece of a text as it is compared: without colours, entities, typography and case, in ASCII digits."""
     text = _GROUPING_SPACE.sub("", html.unescape(_ANSI.sub("", text)))
     text = unicodedata.normalize("NFKC", _SMALL.sub(_separate, text)).translate(_TYPOGRAPHY).casefold()
     if not text.isascii():
         text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), _UNSPACED.sub(r" \1 ", text))
-    text = _DATE_AND_TIME.sub(r"\1 ", text)
+    return _DATE_AND_TIME.sub(r"\1 ", text).replace(">=", "≥").replace("<=", "≤")
+
+
+def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str]:
+    text = read_plainly(text)
     words: list[str] = []
     for match in _TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]
@@ -238,12 +238,11 @@ class SearchedText:
 
     def says(self, quote: str) -> bool:
         """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
-        quote = quote if _COMPARISON.fullmatch(quote.strip()) else _BLOCKQUOTE.sub("", quote)
-        quote = _HASH.sub(self._whole_hash, quote)
+        quote = _HASH.sub(self._whole_hash, _without_line_marks(html.unescape(quote)))
         forms = [quote, *([_ESCAPE.sub(_read_escape, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regroup_digits(form)) != form]
-        signs = _signs(quote)
+        signs = _signs("\n".join(forms))
         if not tokens(quote, signs):
             marks = "".join(quote.split())
             return bool(marks) and marks in "".join(self.text.split())
@@ -318,9 +317,21 @@ def _with_currency_signs(text: str) -> str:
     return _change(text, change)
 
 
+def _without_line_marks(quote: str) -> str:
+    """Return the quote without Markdown's `>` before its lines.
+
+    If only numbers follow the marks, they stay and must stand in the text too: nothing shows whether `> 100 requests`
+    quotes a line or compares.
+    """
+    lines = [_CURRENCY.sub("", line[1]) for line in _BLOCKQUOTE.finditer(quote)]
+    firsts = [next(filter(str.isalnum, line), "") for line in lines]
+    may_compare = any(firsts) and not any(map(str.isalpha, firsts))
+    return quote if may_compare else _BLOCKQUOTE.sub(r"\1", quote)
+
+
 def _signs(quote: str) -> tuple[str, ...]:
     """Return the signs of a quote; with an operator between operands all operators, so that none matches another."""
-    plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)
+    plain = read_plainly(quote)
     signs = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
     return (*sorted(signs), *(OPERATORS if _OPERATION.search(plain) else ()))
 
