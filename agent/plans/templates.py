@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from string import Template
 from typing import Any
 from unicodedata import normalize
@@ -58,13 +57,12 @@ class PlanTemplate:
 
     def find_left(self) -> dict[str, list[str]]:
         """Return where the saved value of a parameter still stands, by key: as part of a word, or spelled otherwise."""
-        texts = [
-            (place, _split_parts(_PLACEHOLDER.sub("$", text))) for place, text in _named_texts(self.goal, self.plan)
-        ]
+        named = [(place, _PLACEHOLDER.sub("$", text)) for place, text in _named_texts(self.goal, self.plan)]
+        readings = [(place, (text, _split_parts(text))) for place, text in named]  # PayPal is found by pal and paypal
         left = dict[str, list[str]]()
         for key, value in self.parameters.items():
             spelled = _spellings(value)
-            left[key] = [place for place, text in texts if spelled.search(text)]
+            left[key] = [place for place, texts in readings if any(map(spelled.search, texts))]
         return {key: places for key, places in left.items() if places}
 
     def origin(self, parameters: Mapping[str, Any]) -> Json:
@@ -204,13 +202,15 @@ def _as_text(value: Any) -> str:
 
 
 def _split_parts(text: str) -> str:
-    """Return the text with `_` at a change to upper case, and beside letters without case, which may need no spaces."""
+    """Return the text with `_` where case begins a word, and beside letters without case, which may need no spaces."""
 
-    def is_begun(old: str, new: str) -> bool:
+    def is_begun(old: str, new: str, next: str) -> bool:
         caseless = any(each.isalpha() and each.lower() == each.upper() for each in (old, new))
-        return old.isalnum() and new.isalnum() and (caseless or (old.islower() and new.isupper()))
+        cased = new.isupper() and (old.islower() or (old.isupper() and next.islower()))
+        return old.isalnum() and new.isalnum() and (caseless or cased)
 
-    return "".join(f"_{new}" if is_begun(old, new) else new for old, new in pairwise(" " + text))
+    triples = zip(" " + text, text, text[1:] + " ", strict=False)
+    return "".join(f"_{new}" if is_begun(old, new, next) else new for old, new, next in triples)
 
 
 def _spellings(value: str) -> re.Pattern[str]:
@@ -222,9 +222,14 @@ def _spellings(value: str) -> re.Pattern[str]:
     spelled = r"[\W_]?".join(map(re.escape, parts)) or "(?!)"
     whole = "".join(parts)
     if len(whole) < SHORT:
-        return re.compile(rf"(?<![^\W_]){spelled}(?![^\W_])", re.IGNORECASE)
-    before, after = (r"\d" if each.isdecimal() else r"[^\W\d_]" for each in (whole[0], whole[-1]))
-    return re.compile(rf"(?<!{before}){spelled}(?!{after})", re.IGNORECASE)
+        return re.compile(_alone(spelled), re.IGNORECASE)
+    beside = (r"\d" if each.isdecimal() else r"[^\W\d_]" for each in (whole[0], whole[-1]))
+    return re.compile(_alone(spelled, *beside), re.IGNORECASE)
+
+
+def _alone(spelled: str, before: str = r"[^\W_]", after: str = r"[^\W_]") -> str:
+    """Return the pattern of what is no part of a longer word or number: none of these stands before or after it."""
+    return rf"(?<!{before}){spelled}(?!{after})"
 
 
 def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:
@@ -232,7 +237,7 @@ def _to_template(text: str, parameters: list[tuple[str, str]]) -> str:
 
     A value is replaced where it stands alone, not within a longer word or number. A file's name joins words with `_`.
     """
-    alone = (rf"(?<![^\W_]){re.escape(value)}(?![^\W_])" for _, value in parameters)
+    alone = (_alone(re.escape(value)) for _, value in parameters)
     pattern = re.compile("|".join([*alone, r"\$"]))
     keys = {value: key for key, value in parameters}
     return pattern.sub(lambda match: "$$" if match[0] == "$" else f"${{{keys[match[0]]}}}", text)
