@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.quotes import token_line, tokens
+from donewhen.state.proof.quotes import pieces_of, read_plainly, token_line, tokens, tokens_of_plain
 from donewhen.state.proof.receipt import Evidence, FieldRow, OutputRow
 
 MOST_FIELDS = 1_000
@@ -19,8 +19,11 @@ SMALL = 12
 """Whole numbers up to this occur in most texts, so they count only next to their name."""
 _DAY = pattern(r"(\d{4})-(\d\d)-(\d\d)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
 """A date, or midnight, as JSON has them."""
-_WRITTEN_DAY = pattern(r"(?<![\d.])(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?!\d)")
+_WRITTEN_DAY = pattern(r"(?<!\d)(?<!\d\.)(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?!\d)")
 """A day as people and files write it."""
+_INNER_COMMA = pattern(r"\d,\d")
+_SEPARATORS = str.maketrans("", "", ".,'")
+_POWER = pattern(r"(?<=\d)[e^].*")
 
 
 class SourceText:
@@ -33,18 +36,33 @@ class SourceText:
         """False for the agent's own words, such as the result of a step."""
 
     @cached_property
+    def _plain(self) -> list[str]:
+        return [read_plainly(piece) for piece in pieces_of(self.text)]
+
+    @cached_property
+    def _bare(self) -> str:
+        """The text without separators, in which a search takes a hundredth of the time that tokens take."""
+        return "".join(self._plain).translate(_SEPARATORS)
+
+    @cached_property
     def _readings(self) -> tuple[str, ...]:
         """The words and numbers in order, for both readings of a comma between digits."""
-        return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
+        has_comma = any(map(_INNER_COMMA.search, self._plain))
+        return tuple(
+            token_line([each for piece in self._plain for each in tokens_of_plain(piece, commas_part=part)])
+            for part in ((False, True) if has_comma else (False,))
+        )
 
     @cached_property
     def _days(self) -> frozenset[str]:
         """The days that the text names; 12/10/2026 may be either of two."""
-        return frozenset(day for match in _WRITTEN_DAY.finditer(self.text) for day in _days_of(*match.groups()))
+        matches = (match for piece in self._plain for match in _WRITTEN_DAY.finditer(piece))
+        return frozenset(day for match in matches for day in _days_of(*match.groups()))
 
     def says(self, forms: Sequence[str], day: str = "") -> bool:
         """Return whether the text contains the words and numbers of one of these forms in order, or the day."""
-        is_there = any(form in reading for form in forms for reading in self._readings)
+        possible = [form for form in forms if all(_stem(token) in self._bare for token in form.split())]
+        is_there = any(form in reading for form in possible for reading in self._readings)
         return is_there or (bool(day) and day in self._days)
 
 
@@ -68,6 +86,11 @@ class _Leaf:
 def _forms(texts: Sequence[str]) -> tuple[str, ...]:
     lines = (token_line(tokens(f" {text} ", commas_part=part)) for text in texts for part in (False, True))
     return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def _stem(token: str) -> str:
+    """Return what stands in a text without separators wherever it has the token: 1.50e5 and -$1.5 have 15."""
+    return _POWER.sub("", token.translate(_SEPARATORS).lstrip("-0"))
 
 
 def _days_of(first: str, mark: str, second: str, third: str) -> Iterator[str]:

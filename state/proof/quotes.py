@@ -105,7 +105,8 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
     A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
     with `commas_part` it always separates.
     """
-    return [each for piece in pieces_of(text) for each in _tokens_of(piece, signs, commas_part)]
+    plain = map(read_plainly, pieces_of(text))
+    return [each for piece in plain for each in tokens_of_plain(piece, signs, commas_part=commas_part)]
 
 
 def read_plainly(text: str) -> str:
@@ -117,8 +118,8 @@ def read_plainly(text: str) -> str:
     return _DATE_AND_TIME.sub(r"\1 ", text).replace(">=", "≥").replace("<=", "≤")
 
 
-def _tokens_of(text: str, signs: Collection[str], commas_part: bool) -> list[str]:
-    text = read_plainly(text)
+def tokens_of_plain(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
+    """Return the tokens of a piece of text that `read_plainly` returned."""
     words: list[str] = []
     for match in _TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]

@@ -1,10 +1,14 @@
 """Values of delivered data: which observation says them."""
 
+import time
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from donewhen.state.proof.output import SourceText, leaf_values, trace_values
+from donewhen.state.proof.quotes import tokens
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
 MAIL = SourceText("s1.2", '{"from": "Mira M\\u00fcller", "note": "Acme delivers on 30 November 2026, at 18.40"}')
@@ -47,12 +51,43 @@ def test_figures_in_no_observation_are_named() -> None:
         ("due 10/12/2026", "2026-10-12"),
         ("12/10/2026", "2026-10-12T00:00:00"),
         ("2026-10-12", "2026-10-12T00:00:00Z"),
+        ("2026\u201310\u201312", "2026-10-12T00:00:00"),
+        ("２０２６/１０/１２", "2026-10-12"),
+        ("12．10．2026", "2026-10-12"),
+        ("١٢.١٠.٢٠٢٦", "2026-10-12"),
+        ("&#49;2.10.2026", "2026-10-12"),
+        ("\x1b[1m12\x1b[0m.10.2026", "2026-10-12"),
+        ("Nr.12.10.2026", "2026-10-12"),
     ],
 )
 def test_a_day_is_found_as_its_country_writes_it(written: str, day: str) -> None:
     """A1: JSON has days as 2026-10-12, files in their own order; after dots no other day is meant."""
     assert rows({"day": day}, SourceText("s1.1", written)) == {"day": "s1.1"}
     assert rows({"day": "2026-12-10"}, SourceText("s1.1", "12.10.2026")) == {"day": ""}
+    assert rows({"day": day}, SourceText("s1.1", "version 3.12.10.2026")) == {"day": ""}
+
+
+@given(
+    st.text(alphabet="059aé_ .,'-:e^$/\n５，⅕", max_size=30)
+    | st.lists(st.sampled_from(["-$1.50e5", "09:30:05.50", "0.50", ".5", "1'204,50", "a'1_", "x-1.50", " ", ","])).map(
+        "".join
+    )
+)
+@example("-$1.50e5 10.00^3 09:30:05.50 O'Neil's a_1-2")
+def test_a_text_has_each_of_its_words_and_numbers(text: str) -> None:
+    """A1: what is searched before a text is read word by word excludes nothing that stands in it."""
+    for part in (False, True):
+        missing = [each for each in tokens(text, commas_part=part) if not SourceText("", text).says([f" {each} "])]
+        assert missing == []
+
+
+def test_megabytes_without_a_figure_are_searched_in_a_moment() -> None:
+    """N07: all that was observed is searched for a figure that stands nowhere, at each audit and each end."""
+    known = SourceText("1:s1.1", "2026-11-08;A-101;49.90 EUR;Mira;12.10.2026;ok\n" * 40_000)
+    start = time.process_time()
+    row = trace_values({"sum": 123456.78, "until": "2026-12-24"}, [OFFERS], [known])
+    assert row.get("unsourced") == ["sum"]
+    assert time.process_time() - start < 2
 
 
 def test_a_small_number_stands_beside_its_name() -> None:
