@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.quotes import pieces_of, read_plainly, token_line, tokens, tokens_of_plain
@@ -26,6 +26,38 @@ _SEPARATORS = str.maketrans("", "", ".,'")
 _POWER = pattern(r"(?<=\d)[e^].*")
 
 
+class Form(NamedTuple):
+    """Words and numbers that stand for a value."""
+
+    line: str
+    stems: tuple[str, ...]
+    """What a text without separators has wherever it has one of them: 15 for 1.50e5 and -$1.5."""
+
+    @classmethod
+    def of(cls, line: str) -> "Form":
+        """Return the form with this line of tokens."""
+        return cls(line, tuple(_POWER.sub("", token.translate(_SEPARATORS).lstrip("-0")) for token in line.split()))
+
+
+class _Piece:
+    """A piece of a text. It is read word by word only if it may have a value, because that takes the most time."""
+
+    def __init__(self, text: str) -> None:
+        self.plain = read_plainly(text)
+        self._bare = self.plain.translate(_SEPARATORS)
+
+    @cached_property
+    def readings(self) -> tuple[str, str]:
+        """The words and numbers in order, for both readings of a comma between digits."""
+        line = token_line(tokens_of_plain(self.plain))
+        has_comma = _INNER_COMMA.search(self.plain)
+        return line, token_line(tokens_of_plain(self.plain, commas_part=True)) if has_comma else line
+
+    def may_say(self, stems: Iterable[str]) -> bool:
+        """Return False if the piece lacks one of these."""
+        return all(stem in self._bare for stem in stems)
+
+
 class SourceText:
     """The text of an observation or statement, under its id."""
 
@@ -36,34 +68,32 @@ class SourceText:
         """False for the agent's own words, such as the result of a step."""
 
     @cached_property
-    def _plain(self) -> list[str]:
-        return [read_plainly(piece) for piece in pieces_of(self.text)]
-
-    @cached_property
-    def _bare(self) -> str:
-        """The text without separators, in which a search takes a hundredth of the time that tokens take."""
-        return "".join(self._plain).translate(_SEPARATORS)
+    def _pieces(self) -> list[_Piece]:
+        return [_Piece(piece) for piece in pieces_of(self.text)]
 
     @cached_property
     def _readings(self) -> tuple[str, ...]:
-        """The words and numbers in order, for both readings of a comma between digits."""
-        has_comma = any(map(_INNER_COMMA.search, self._plain))
-        return tuple(
-            token_line([each for piece in self._plain for each in tokens_of_plain(piece, commas_part=part)])
-            for part in ((False, True) if has_comma else (False,))
-        )
+        """Both readings of the whole text."""
+        lines = zip(*(piece.readings for piece in self._pieces), strict=True)
+        return tuple(token_line(" ".join(pieces).split()) for pieces in lines)
 
     @cached_property
     def _days(self) -> frozenset[str]:
         """The days that the text names; 12/10/2026 may be either of two."""
-        matches = (match for piece in self._plain for match in _WRITTEN_DAY.finditer(piece))
+        matches = (match for piece in self._pieces for match in _WRITTEN_DAY.finditer(piece.plain))
         return frozenset(day for match in matches for day in _days_of(*match.groups()))
 
-    def says(self, forms: Sequence[str], day: str = "") -> bool:
+    def says(self, forms: Sequence[Form], day: str = "") -> bool:
         """Return whether the text contains the words and numbers of one of these forms in order, or the day."""
-        possible = [form for form in forms if all(_stem(token) in self._bare for token in form.split())]
-        is_there = any(form in reading for form in possible for reading in self._readings)
-        return is_there or (bool(day) and day in self._days)
+        return any(map(self._has, forms)) or (bool(day) and day in self._days)
+
+    def _has(self, form: Form) -> bool:
+        likely = (piece for piece in self._pieces if piece.may_say(form.stems))
+        if any(form.line in reading for piece in likely for reading in piece.readings):
+            return True
+        may_span = len(form.stems) > 1 and len(self._pieces) > 1
+        may_span = may_span and all(any(piece.may_say([stem]) for piece in self._pieces) for stem in form.stems)
+        return may_span and any(form.line in reading for reading in self._readings)
 
 
 class _Leaf:
@@ -77,20 +107,15 @@ class _Leaf:
         self.forms = _forms([self.quote])
         match = _DAY.fullmatch(value_text)
         self.day = "-".join(match.groups()) if match else ""
-        self.bare_forms: tuple[str, ...] = _forms([value_text]) if small else self.forms
+        self.bare_forms: tuple[Form, ...] = _forms([value_text]) if small else self.forms
         """Those of the value without its name."""
         self.is_figure: bool = any(map(str.isdigit, value_text))
         """True for numbers, dates and ids: what is not a conclusion in words."""
 
 
-def _forms(texts: Sequence[str]) -> tuple[str, ...]:
+def _forms(texts: Sequence[str]) -> tuple[Form, ...]:
     lines = (token_line(tokens(f" {text} ", commas_part=part)) for text in texts for part in (False, True))
-    return tuple(dict.fromkeys(filter(None, lines)))
-
-
-def _stem(token: str) -> str:
-    """Return what stands in a text without separators wherever it has the token: 1.50e5 and -$1.5 have 15."""
-    return _POWER.sub("", token.translate(_SEPARATORS).lstrip("-0"))
+    return tuple(map(Form.of, dict.fromkeys(filter(None, lines))))
 
 
 def _days_of(first: str, mark: str, second: str, third: str) -> Iterator[str]:

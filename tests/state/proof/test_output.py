@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.output import SourceText, leaf_values, trace_values
-from donewhen.state.proof.quotes import tokens
+from donewhen.state.proof.output import Form, SourceText, leaf_values, trace_values
+from donewhen.state.proof.quotes import PIECE, pieces_of, tokens
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
 MAIL = SourceText("s1.2", '{"from": "Mira M\\u00fcller", "note": "Acme delivers on 30 November 2026, at 18.40"}')
@@ -77,17 +77,27 @@ def test_a_day_is_found_as_its_country_writes_it(written: str, day: str) -> None
 def test_a_text_has_each_of_its_words_and_numbers(text: str) -> None:
     """A1: what is searched before a text is read word by word excludes nothing that stands in it."""
     for part in (False, True):
-        missing = [each for each in tokens(text, commas_part=part) if not SourceText("", text).says([f" {each} "])]
-        assert missing == []
+        words = tokens(text, commas_part=part)
+        forms = [Form.of(f" {each} ") for each in [*words, " ".join(words)] if each]
+        assert [form for form in forms if not SourceText("", text).says([form])] == []
 
 
 def test_megabytes_without_a_figure_are_searched_in_a_moment() -> None:
     """N07: all that was observed is searched for a figure that stands nowhere, at each audit and each end."""
-    known = SourceText("1:s1.1", "2026-11-08;A-101;49.90 EUR;Mira;12.10.2026;ok\n" * 40_000)
+    rows = (f"2026-11-08;A-{n},{n * 7919 % 10_000 / 100:.2f} EUR,{n},Mira;12.10.2026\n" for n in range(40_000))
+    known = SourceText("1:s1.1", "".join(rows))
     start = time.process_time()
     row = trace_values({"sum": 123456.78, "until": "2026-12-24"}, [OFFERS], [known])
     assert row.get("unsourced") == ["sum"]
     assert time.process_time() - start < 2
+
+
+def test_a_value_that_a_long_text_has_across_two_pieces_is_found() -> None:
+    """A1: long texts are searched in pieces, and a value of several words may stand in two of them."""
+    text = "filler\n" * (PIECE // 7 - 1) + "Mira\nMiller 4711\n" + "filler\n" * PIECE
+    assert len({*map(len, pieces_of(text))}) > 1
+    data = {"name": "Mira Miller 4711", "other": "Mira filler 4711"}
+    assert rows(data, SourceText("s1.1", text)) == {"name": "s1.1", "other": ""}
 
 
 def test_a_small_number_stands_beside_its_name() -> None:
