@@ -49,7 +49,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
 
 SOURCE_CHARS = 2_000_000
-"""The most characters of observations that are searched for the values of a result."""
+"""The most characters of observations, and of those of earlier requests, that are searched for a result's values."""
 CHANGE_CHARS = 3_000
 """The most characters of a change's arguments, and of its outcome; a cut is marked."""
 AROUND = 150
@@ -145,7 +145,8 @@ async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NO
     settings, deps = context.settings, context.deps
     if not can_judge(deps, settings):
         return {**unaudited(""), "nobody": True}
-    row = None if subject.output is None else await trace_output(context, subject.output, subject.run, subject.journal)
+    run = {**subject.run, "steps": subject.steps}
+    row = None if subject.output is None else await trace_output(context, subject.output, run, subject.journal)
     unsourced = row.get("unsourced") or () if row else ()
     sentences = split_claims(subject.text, subject.output, subject.language, unsourced)
     if subject.last_audit is not None and _is_unchanged(subject, subject.last_audit, sentences):
@@ -195,19 +196,35 @@ async def trace_output(
     What the user wrote on the thread, and what earlier requests observed, needs none. Where something was seen that no
     text has, as in an image, nothing is said to be without a source.
     """
-    sources, earlier, room = list[SourceText](), list[SourceText](), SOURCE_CHARS
-    before, entries = run.get("before") or (), [entry for entry in journal if not entry.get("outside")]
-    for kept, entry in [*((sources, each) for each in entries), *((earlier, each) for each in before)]:
-        if room > 0:
-            text = (await context.caller.texts.load(entry))["text"][:room]
-            kept.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
-            room -= len(text)
+    entries, (recalled, others) = [entry for entry in journal if not entry.get("outside")], _earlier_entries(run)
+    sources, is_whole = await _load_sources(context, entries)
+    earlier, _ = await _load_sources(context, [*recalled, *others])
     words = [str(each.text) for each in conversation_before(run) if isinstance(each, HumanMessage)]
     ids = "\n".join(each.id for each in sources)  # a value may name an observation
     known = [*earlier, *(SourceText("", text) for text in (str(run.get("goal")), *words, ids))]
-    row = await asyncio.to_thread(trace_values, data, sources, known)  # takes seconds for megabytes of sources
-    is_all_text = not run.get("attachments") and not any(entry.get("images") for entry in (*entries, *before))
-    return row if room > 0 and is_all_text else {**row, "unsourced": []}
+    row = await asyncio.to_thread(trace_values, data, sources, known)  # may take seconds for megabytes of sources
+    is_all_text = not run.get("attachments") and not any(entry.get("images") for entry in (*entries, *recalled))
+    return row if is_whole and is_all_text else {**row, "unsourced": []}
+
+
+async def _load_sources(context: CallContext, entries: Iterable[JournalEntry]) -> tuple[list[SourceText], bool]:
+    """Return the full texts of observations as far as there is room, and whether these are all."""
+    sources, room = list[SourceText](), SOURCE_CHARS
+    for entry in entries:
+        if room > 0:
+            text = (await context.caller.texts.load(entry))["text"][:room]
+            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
+            room -= len(text)
+    return sources, room > 0
+
+
+def _earlier_entries(run: Mapping[str, Any]) -> tuple[list[JournalEntry], list[JournalEntry]]:
+    """Return the observations of earlier requests, latest first: those that this one recalled or cites, and others."""
+    work, ending = (run.get("planning") or {}).get("work") or {}, run.get("ending") or {}
+    of_steps = (id for record in (run.get("steps") or {}).values() for id in record["recalled"])
+    ids = {*of_steps, *(work.get("recalled") or ()), *(ending.get("earlier") or ())}
+    before: list[JournalEntry] = [*reversed(run.get("before") or ())]
+    return [each for each in before if each["id"] in ids], [each for each in before if each["id"] not in ids]
 
 
 @dataclass

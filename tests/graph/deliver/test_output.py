@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, Field, field_validator
 
 from donewhen import Agent, ConfigError, Run, Settings, build_graph
-from donewhen.testing import ScriptedModel, answer, audit, call, deliver, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, deliver, finish_step, recall, submit_plan
 from tests.kit.flows import FREE
 
 LISTING = "vendor,price,until\nAcme,18.40,2026-11-30\nBolt,20.15,2026-12-24"
@@ -45,6 +45,7 @@ class Choice(BaseModel):
 
 
 ACME, BOLT = {"vendor": "Acme", "price": 18.4, "until": "2026-11-30"}, {"vendor": "Bolt", "price": 20.15}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 GOOD: dict[str, Any] = {"best": ACME, "others": [BOLT], "verdict": "cheap"}
 SEEN = [call("look"), finish_step("Acme 18.40, Bolt 20.15", "s1.1")]
 
@@ -122,6 +123,43 @@ async def test_a_figure_that_the_person_said_earlier_is_not_named() -> None:
     assert run.receipt is not None
     assert (run.receipt["output"] or {}).get("unsourced") == []
     assert "in no observation" not in run.answer
+
+
+def photograph(n: int) -> list[Any]:
+    """Photograph the offers."""
+    return [{"type": "text", "text": "a photo"}, {"type": "image", "base64": PIXEL, "mime_type": "image/png"}]
+
+
+def dump(n: int) -> str:
+    """Dump a year."""
+    return f"all offers of year {n}\n" * 40_000
+
+
+@pytest.mark.parametrize(
+    ("first", "looks", "unsourced"),
+    [
+        (photograph, [], ["best.price"]),
+        (photograph, [recall("1:s1.1")], []),
+        (dump, [], ["best.price"]),
+    ],
+)
+async def test_what_an_earlier_request_saw_hides_no_figure_of_a_later_one(
+    first: Any, looks: list[Any], unsourced: list[str]
+) -> None:
+    """N07: two requests of a thread; an image or megabytes of the first one count only where they are recalled."""
+    plans = [submit_plan([{"content": "look", "tools": [name]}, "compare"]) for name in (first.__name__, "look")]
+    data = delivered({**GOOD, "best": {**ACME, "price": 17.95}})
+    work = {
+        "s1": [[call(first.__name__, n=n) for n in (1, 2, 3)], finish_step("seen", "s1.1"), *looks, *SEEN],
+        "s2": [finish_step("Acme is cheaper", "s2.result")] * 2,
+    }
+    roles: Any = {"triage": plans, "execute": work, "deliver": [data], "judge": lambda *_: audit()}
+    tools, effects = [look, first], {"look": "read", first.__name__: "read"}
+    async with Agent(ScriptedModel(roles=roles), tools, storage="memory:", settings=FREE, effects=effects) as own:
+        await own.start("Look at them", thread_id="t")
+        run = await own.start("Compare the offers", thread_id="t", output_type=Choice)
+    assert run.receipt is not None
+    assert (run.receipt["output"] or {}).get("unsourced") == unsourced
 
 
 async def test_what_nothing_supports_is_marked() -> None:
