@@ -136,26 +136,33 @@ def dump(n: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("first", "looks", "unsourced"),
+    ("first", "planner", "looks", "unsourced"),
     [
-        (photograph, [], ["best.price"]),
-        (photograph, [recall("1:s1.1")], []),
-        (dump, [], ["best.price"]),
+        (photograph, [], [], ["best.price"]),
+        (photograph, [recall("1:s1.1")], [], []),
+        (photograph, [], [recall("1:s1.1")], []),
+        (dump, [], [], ["best.price"]),
     ],
 )
 async def test_what_an_earlier_request_saw_hides_no_figure_of_a_later_one(
-    first: Any, looks: list[Any], unsourced: list[str]
+    first: Any, planner: list[Any], looks: list[Any], unsourced: list[str]
 ) -> None:
     """N07: two requests of a thread; an image or megabytes of the first one count only where they are recalled."""
-    plans = [submit_plan([{"content": "look", "tools": [name]}, "compare"]) for name in (first.__name__, "look")]
+    before, plan = (submit_plan([{"content": "look", "tools": [name]}, "compare"]) for name in (first.__name__, "look"))
     data = delivered({**GOOD, "best": {**ACME, "price": 17.95}})
     work = {
         "s1": [[call(first.__name__, n=n) for n in (1, 2, 3)], finish_step("seen", "s1.1"), *looks, *SEEN],
         "s2": [finish_step("Acme is cheaper", "s2.result")] * 2,
     }
-    roles: Any = {"triage": plans, "execute": work, "deliver": [data], "judge": lambda *_: audit()}
+    roles: Any = {"triage": [before, *planner, plan], "execute": work, "deliver": [data]}
     tools, effects = [look, first], {"look": "read", first.__name__: "read"}
-    async with Agent(ScriptedModel(roles=roles), tools, storage="memory:", settings=FREE, effects=effects) as own:
+    async with Agent(
+        ScriptedModel(roles={**roles, "judge": lambda *_: audit()}),
+        tools,
+        storage="memory:",
+        settings=FREE,
+        effects=effects,
+    ) as own:
         await own.start("Look at them", thread_id="t")
         run = await own.start("Compare the offers", thread_id="t", output_type=Choice)
     assert run.receipt is not None
