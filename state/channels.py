@@ -319,6 +319,8 @@ class Step(StepStored, total=False):
     """The user's answers in this run, to any step."""
     rejected: dict[str, str]
     """Calls that a person rejected, in any step of this request, with the reasons."""
+    asked_often: dict[str, str]
+    """Calls about which hooks asked often, in any step of this request, with the last questions."""
     settled_writes: list[str]
     """Short keys of accounted writes: of finished steps, and of others that work or wait."""
     earlier: list[AnyMessage]

@@ -658,6 +658,8 @@ class StepRecord(TypedDict):
     """True if a person agreed to end it early."""
     rejected: dict[str, str]
     """Calls that a person rejected: call key → reason."""
+    asked_often: dict[str, str]
+    """Calls about which hooks asked otherwise after people agreed: call key → the last question that was agreed to."""
     replaced: Json | None
     """How a new plan replaced it: `{content, by, instead}`."""
 
@@ -701,4 +703,5 @@ class StepChange(TypedDict, total=False):
     finished_task: str | None
     let_go: bool
     rejected: dict[str, str]
+    asked_often: dict[str, str]
     replaced: Json | None

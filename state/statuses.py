@@ -32,7 +32,8 @@ def fresh_record(before: StepRecord | None = None) -> StepRecord:
     """Return the record of a step that has not started.
 
     If it replaces the record `before` of the same id, these continue: `attempt` and `observed`, so that no observation
-    id or effect key is used twice; the rejected calls; and the interjections that were heard. All else starts afresh.
+    id or effect key is used twice; the calls that were rejected or often asked about; and the interjections that were
+    heard. All else starts afresh.
     """
     fresh: StepRecord = {
         "status": "pending",
@@ -82,6 +83,7 @@ def fresh_record(before: StepRecord | None = None) -> StepRecord:
         "let_go": False,
         "wrote": [],
         "rejected": {},
+        "asked_often": {},
         "replaced": None,
     }
     if before is None:
@@ -96,6 +98,7 @@ def fresh_record(before: StepRecord | None = None) -> StepRecord:
         "interjection_cursor": before["interjection_cursor"],
         "heard": before["heard"],
         "rejected": before["rejected"],
+        "asked_often": before["asked_often"],
         "replaced": before["replaced"],
     }
 

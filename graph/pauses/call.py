@@ -24,6 +24,8 @@ from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
 
+MOST_AGREED = 2
+"""To how many questions of hooks about one call people agree before another one refuses it, and equal calls."""
 CALL_ID = STEP_ID + r"\.{}\d+\.[0-9a-f]{{8}}(?:\.\d+)?"
 
 
@@ -167,7 +169,7 @@ class ToolPause(PermissionPause, CallPause):
         if self.relayed:
             reply = review_decision(answer.kind, answer.text, self.tool, answer.arguments)
             return self.continue_step(values, {"calls": relayed_answer(record["calls"], reply)})
-        why = answer.text or "no reason given"
+        why, change = answer.text or "no reason given", StepChange()
         first, *rest = record["calls"]
         batch = [row["position"] for row in self.batch]
         ruling: Decided = {"kind": "refused", "why": why, "who": self.answered_by}
@@ -176,6 +178,8 @@ class ToolPause(PermissionPause, CallPause):
             before = first.get("agreed", {}).get("times", 0)
             times = before + bool(self.hook) if answer.kind == "approve" else 0
             first = {**first, "agreed": {"question": self.hook, "name": decided.name, "times": times}}
+            if times >= MOST_AGREED:
+                change["asked_often"] = {**record["asked_often"], call_key(first["name"], first["args"]): self.hook}
         if answer.kind == "edit":
             edit: Call = {"edited": True, "edited_by": self.answered_by, "edit_words": answer.text}
             batch, first = [], {**first, "args": answer.arguments or {}, **edit}
@@ -186,7 +190,7 @@ class ToolPause(PermissionPause, CallPause):
         calls: list[Call] = [first if is_known else {**first, "decided": ruling}]
         calls += [{**call, "decided": ruling} if call.get("position") in batch else call for call in rest]
         gone = {call_key(call["name"], call["args"]): why for call in calls if decision_on(call) == "refused"}
-        change: StepChange = {"calls": calls}
+        change["calls"] = calls
         if gone:
             change["rejected"] = {**record["rejected"], **gone}
         return self.continue_step(values, change)

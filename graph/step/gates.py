@@ -38,8 +38,6 @@ from donewhen.state.settings import Settings
 
 MOST_REFUSALS = 2
 """How often a service may refuse equal writes before no other is sent; a single refusal may be a passing fault."""
-MOST_AGREED = 2
-"""To how many questions of hooks about one call people agree before another one refuses it."""
 ASKS_OTHERWISE = (
     "a policy asks something else about this call each time that people agree, last: {question} Nobody is asked again "
     "until its question depends on the call alone"
@@ -72,7 +70,9 @@ class Caller:
     language: str = "en"
     fence: str = ""
     times_spoken: int = 0
-    """How often people had spoken. Only steps have this and the next two, because nobody else writes."""
+    """How often people had spoken. Only steps have this and the next three, because nobody else writes."""
+    asked_often: Mapping[str, str] = field(default_factory=dict)
+    """Calls about which a hook asked otherwise after people agreed: call key → the last question."""
     settled_writes: Sequence[str] = ()
     """Short keys of writes that others account for: finished steps, and those that work or wait."""
     own_writes: Sequence[str] = ()
@@ -94,6 +94,7 @@ class Caller:
             language=state["language"],
             fence=state["fence"],
             times_spoken=len(moments_spoken(state)),
+            asked_often={**state["asked_often"], **record["asked_often"]},
             settled_writes=state["settled_writes"],
             own_writes=[*record["wrote"], *state.get("wrote", ())],
         )
@@ -316,7 +317,7 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
 
     An approval answers the question that the person read, if they are who the hook asks. Any other question is asked:
     about a call that was edited or approved beside another one, or by a hook that is new. If it differs once more after
-    people agreed to two about this very call, the call is refused.
+    people agreed to two about this very call, the call is refused, and so is every equal one.
     """
     before_call, decided = context.deps.policies.hooks.before_call, call.get("decided")
     if not before_call or (decided and decided["kind"] == "known" and decided["effect"] != "not_happened"):
@@ -329,7 +330,8 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
         and may_answer(verdict.answered_by, agreed["name"])
     )
     refusal, question = verdict.refused, "" if is_answered else verdict.question
-    if question and not refusal and agreed and agreed["question"] != question and agreed.get("times", 0) >= MOST_AGREED:
+    last = context.caller.asked_often.get(call_key(call["name"], call["args"]), question)
+    if question and not refusal and last != question:
         refusal = ASKS_OTHERWISE.format(question=question)
     if question and not refusal and not context.may_ask:
         refusal = f"a person would have to agree, in a step: {question}"

@@ -117,17 +117,45 @@ async def test_a_person_agrees_to_no_question_that_they_did_not_read() -> None:
 @pytest.mark.parametrize("first", [[], [{"type": "edit", "arguments": {"to": "zed@other"}}]])
 async def test_a_hook_that_asks_otherwise_each_time_asks_twice_and_then_refuses(first: list[Any]) -> None:
     """X15: nobody is asked for ever, and no call is made whose question nobody read; also about an edited call, with
-    two questions of its own. One that asks otherwise once is answered at the second."""
+    two questions of its own, and when the model makes the refused call again. One that asks
+    otherwise once is answered at the second."""
     for most, sent in ((99, 0), (len(first) + 2, 1)):
         SENT.clear()
         asked = count(1)
         hooks = Hooks(before_call=[lambda made, n=asked, most=most: Ask(f"{min(next(n), most)} went out. One more?")])
-        model = one_step([call("send", to="a@other"), give_up("no more")], tools=["send"])
+        again = call("send", to="zed@other" if first else "a@other")
+        rounds = [call("send", to="a@other"), *([again] * 3 if not sent else ()), give_up("no more")]
         answers = [*first, "approve", "approve"]
         settings = {"confirm": "never", "approvals": "plan"}
+        model = one_step(rounds, tools=["send"])
         flow = await play(model, [send], effects=EFFECTS, answers=answers, hooks=hooks, settings=settings)
-        assert (len(flow.pauses), len(SENT)) == (len(answers), sent)
+        assert (len(flow.pauses), len(SENT), flow.run.pending) == (len(answers), sent, ())
         assert ("asks something else" in last_told(model, "s1")) is not bool(sent)
+
+
+async def test_steps_are_not_asked_again_what_a_hook_asked_often_and_a_call_that_was_made_may_be_asked_about() -> None:
+    """X15: a hook whose question never holds asks about a call twice in a request, whichever steps make it. One that
+    counts what was sent asks once for each call that it allows, however often an equal one is made."""
+
+    def ask(made: Call, number: int) -> Ask | None:
+        return Ask(f"{number} went out. One more?") if made.tool == "send" else None
+
+    for sent in (0, 4):
+        SENT.clear()
+        asked = count(1)
+        hooks = Hooks(before_call=[lambda made, n=asked, s=sent: ask(made, len(SENT) if s else next(n))])
+        tries = [call("look", where="desk"), *[call("send", to="a@other")] * 2]
+        rounds = {id: [*tries, finish_step("Tried.", f"{id}.1", unchanged="not allowed")] for id in ("s1", "s2")}
+        planned = [{"content": text, "tools": ["look", "send"]} for text in ("first", "second")]
+        flow = await play(
+            steps(planned, rounds),
+            [look, send],
+            effects=EFFECTS,
+            answers=["approve"] * (sent or 2),
+            hooks=hooks,
+            settings={"confirm": "never", "approvals": "plan"},
+        )
+        assert (len(flow.pauses), len(SENT), flow.run.pending) == (sent or 2, sent, ())
 
 
 @pytest.mark.parametrize("late", [Ask("Is legal informed?"), Ask("The boss?", answered_by="boss"), Refuse("frozen")])
