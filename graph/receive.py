@@ -276,7 +276,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
 
     The conversation goes on, and the last requests' observations stay readable.
     """
-    nothing: Json = {"plan": None, "pending": None, "approval": None, "ending": None, "outcome": None}
+    nothing: Json = dict.fromkeys(("plan", "pending", "put_off", "approval", "ending", "outcome"))
     nothing["interjection_cursor"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
     lists["background"] = {}

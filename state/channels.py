@@ -203,6 +203,8 @@ class RunState(TypedDict, total=False):
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
     pending: Pause | None
+    put_off: Pause | None
+    """The question that is asked again after other answers: its `id`, and the `problem` and `draft` that go with it."""
     approval: Annotated[Approval, SELDOM]
     """The approved plan."""
     approvals: Entries

@@ -42,7 +42,7 @@ from donewhen.state.people.answers import (
     words_of,
 )
 from donewhen.state.plan.revise import ShownTool, moved_line
-from donewhen.state.records import Meanwhile
+from donewhen.state.records import Meanwhile, Pause
 from donewhen.state.settings import Settings
 
 AUTHENTICATED = "langgraph_auth_user_id"
@@ -231,7 +231,9 @@ def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: R
         return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending.comes_back:
         # Answered steps continue first; this question is asked again afterwards.
-        return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
+        kept: Pause = {"id": pending.id, "problem": pending.problem or "", "draft": pending.draft}
+        shown = close_pause(messages, pending, "Asked again later.")
+        return {"pending": None, "put_off": kept, "messages": shown}
     again = with_fresh_call(messages, pending)
     return {
         "pending": again.dump(),

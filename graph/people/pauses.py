@@ -195,9 +195,16 @@ def close_for_new_request(values: Mapping[str, Any]) -> RunState:
 
 
 def ask_person(values: Json, pending: OpenPause) -> Json:
-    """Return the update that makes the run wait for this answer, and stream the question."""
+    """Return the update that makes the run wait for this answer, and stream the question.
+
+    If it was asked before other answers were taken, it says what its own answer lacked.
+    """
     asked_at = {} if pending.asked_at else {"asked_at": now("milliseconds")}
-    pending = with_fresh_call(values["messages"], with_id(values, pending).but(**asked_at))
+    pending = with_id(values, pending).but(**asked_at)
+    before = values.get("put_off") or {}
+    if pending.problem is None and before.get("id") == pending.id:
+        pending = pending.but(**before)
+    pending = with_fresh_call(values["messages"], pending)
     asked = pause_message(pending)
     push_rest(asked, pending.question, inside=False)
     return {"pending": pending.dump(), "messages": [asked]}

@@ -13,6 +13,7 @@ from donewhen.graph.pauses.question import FormPause
 from donewhen.state.consent import QUESTIONS
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from donewhen.types import Pause
+from tests.kit.flows import steps
 from tests.kit.runs import (
     Outbox,
     calls_and_results,
@@ -29,6 +30,11 @@ from tests.kit.runs import (
 )
 
 ALONE = Settings(confirm="never")
+
+
+def look(n: int) -> str:
+    """Look."""
+    return f"seen {n}"
 
 
 def troubled() -> ScriptedModel:
@@ -152,6 +158,33 @@ async def test_what_is_missing_stands_at_its_own_question() -> None:
     assert run.problem == "s1.q1: the list is empty; s2.q1: the answer is empty"
     run = await agent.resume(run, "red")
     assert (run.problem, len(run.pending)) == ("the answer is empty", 1)
+
+
+AMOUNTS: dict[str, dict[str, Any]] = {"run": {"limits": {"model_calls": 5}}, "step": {"step_limits": {"rounds": 2}}}
+
+
+@pytest.mark.parametrize("whose", AMOUNTS)
+async def test_an_amount_that_is_not_understood_is_asked_for_again_with_the_reason(whose: str) -> None:
+    """C07, X08: also if another question is answered with it, whose step goes on at once. The reason goes when the
+    person wants to answer later."""
+    planned = [{"content": "ask", "depends_on": []}, {"content": "look", "tools": ["look"], "depends_on": []}]
+    looks = [[call("look", n=n)] for n in range(3)]
+    rounds = {"s1": [ask_user("Which?"), said("s1")], "s2": [*looks, finish_step("ok", "s2.1")]}
+    settings = {"confirm": "never", "approvals": "plan", "max_parallel": 2, **AMOUNTS[whose]}
+    agent = Agent(steps(planned, rounds), [look], storage="memory:", effects={"look": "read"})
+    run = await agent.start("do it", settings=settings)
+    budget, asked = run.pending
+    assert (budget["kind"], asked["id"]) == ("budget", "s1.q1")
+    run = await agent.resume(run, {budget["id"]: "abc", "s1.q1": "that one"})
+    assert (run.pending[0]["id"], run.pending[0]["problem"]) == (budget["id"], run.problem)
+    assert "abc" in run.problem
+    assert run.pending[0]["text"].startswith(f"> {run.problem}")
+    await drawn(agent, run)
+    run = await agent.resume(run, "later")
+    assert (run.pending[0]["id"], run.problem) == (budget["id"], "")
+    run = await agent.resume(run, "extend 20")
+    assert (run.status, run.problem) == ("completed", "")
+    assert [row["answer"] for row in (run.receipt or {})["questions"]] == ["that one"]
 
 
 def typed(text: str, *before: Any) -> dict[str, Any]:
