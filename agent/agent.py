@@ -426,8 +426,8 @@ class Agent:
         """
         given, deadline = thread_id, asyncio.get_running_loop().time() + CANCEL_PATIENCE
         thread_id, request = await self._find_request(given)
-        if isinstance(given, Run) and request is None:
-            return given
+        if isinstance(given, Run) and request is None:  # another one followed it
+            return given if given.outcome else await self._runner.read_request(thread_id, given.request, given.goal)
         while True:
             try:
                 run = await self._runner.cancel(thread_id, reason, request or "")

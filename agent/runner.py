@@ -128,6 +128,8 @@ CUT_OFF = 2.0
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 MOST_CALLS = 3
 """How often the graph is called at most until the route after its last node is stored, see `route_if_stopped`."""
+INPUTS_READ = 5
+"""How many inputs of a thread are read at once, the latest first, because LangGraph reads all that it is asked for."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -243,6 +245,18 @@ def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> Runna
     callbacks = callbacks.copy()
     callbacks.add_handler(handler, inherit=True)
     return {**config, "callbacks": callbacks}
+
+
+async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
+    """Return the last state of an earlier request: that before the next one's input. None if it is not kept."""
+    config, before = make_config(thread_id), None
+    read = partial(graph.aget_state_history, config, filter={"source": "input"}, limit=INPUTS_READ)
+    while page := [later async for later in read(before=before)]:
+        for later in page:
+            if later.values.get("request") == request and later.parent_config:
+                return await graph.aget_state(later.parent_config)
+        before = page[-1].config
+    return None
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
@@ -987,6 +1001,13 @@ class Runner:
         request = request_of(row, snapshot.values)
         return None if run and run.request and run.request != request else request
 
+    async def read_request(self, thread_id: str, request: str, goal: str) -> Run:
+        """Return the run of a request that a thread has or had."""
+        async with self.storage.reader() as (saver, store):
+            graph = on_saver(self.graph, saver, store)
+            row, snapshot = await read_consistent(graph, store, thread_id)
+            return await self._run_of(graph, thread_id, row, snapshot, request, goal)
+
     async def cancel(self, thread_id: str, reason: str, request: str) -> Run:
         """End the run of this request if it waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy.
 
@@ -1003,18 +1024,15 @@ class Runner:
     ) -> Run:
         """Return the run of a request that a thread has or had; of an earlier one, as it was when the next one began.
 
-        One that never began because another took its place, or whose state is not kept, is `cancelled`.
+        One whose place another took before its end, or whose state is not kept, is `cancelled`.
         """
         if request_of(row, snapshot.values) in (request, ""):
             return run_now(thread_id, row, snapshot, self.form)
-        async for later in graph.aget_state_history(make_config(thread_id), filter={"source": "input"}):
-            if later.values.get("request") == request and later.parent_config:
-                before = await graph.aget_state(later.parent_config)
-                run = read_run(thread_id, before, settings_in(row), self.form)
-                if run.outcome:  # else these were words to the same request, or another one took its place
-                    return run
-        if snapshot.values.get("request") == request:  # the next one has not begun
-            return read_run(thread_id, snapshot, settings_in(row), self.form)
+        is_last = snapshot.values.get("request") == request  # the next one has not begun
+        last = snapshot if is_last else await _last_state_of(graph, thread_id, request)
+        run = read_run(thread_id, last, settings_in(row), self.form) if last else None
+        if run and run.outcome:
+            return run
         why = "another request took its place on the thread"
         return Run(thread_id, "cancelled", goal=goal, request=request, problem=why)
 

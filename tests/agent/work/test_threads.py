@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import messages_to_dict
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
@@ -494,14 +495,47 @@ async def test_a_run_that_has_ended_stands_for_its_own_request(storage: Any, the
 
 
 async def test_a_run_that_waited_stands_for_its_own_request(storage: Any) -> None:
-    """M11: it was answered and ended since; `cancel` with it leaves the thread's next request alone."""
-    roles = {"triage": [ask_user("Which?"), answer("one"), ask_user("What?")]}
+    """M11: it was answered and ended since; `cancel` with it leaves the thread's next request alone, and says how it
+    ended. One that was displaced instead is cancelled, also while the next one is still queued."""
+    roles = {"triage": [ask_user("Which?"), answer("one"), ask_user("What?"), ask_user("What now?")]}
     async with Agent(ScriptedModel(roles=roles, strict=False), storage=storage) as agent:
         first = await agent.start("first", thread_id="t")
-        await agent.resume(first, "blue")
-        await agent.start("second", thread_id="t")
-        assert await agent.cancel(first) == first
+        ended = await agent.resume(first, "blue")
+        second = await agent.start("second", thread_id="t")
+        assert await agent.cancel(first) == ended
         assert (await agent.get("t")).status == "waiting"
+        await agent.submit("third", thread_id="t", restart=True)
+        for status in ("queued", "waiting"):
+            cancelled = await agent.cancel(second)
+            assert (cancelled.goal, cancelled.status, cancelled.pending) == ("second", "cancelled", ())
+            assert cancelled.problem == "another request took its place on the thread"
+            assert (await agent.get("t")).status == status
+            if status == "queued":
+                await agent.run_submitted("t")
+
+
+async def test_what_became_of_a_request_is_read_without_the_requests_before_it(monkeypatch: Any) -> None:
+    """M11, R20: to cancel a displaced run costs the same on a thread with many requests as on one with few."""
+    listed, list_all = list[Any](), InMemorySaver.alist
+
+    async def list_counted(self: Any, *args: Any, **more: Any) -> Any:
+        async for each in list_all(self, *args, **more):
+            listed.append(each)
+            yield each
+
+    monkeypatch.setattr(InMemorySaver, "alist", list_counted)
+    counts = list[int]()
+    for before in (5, 9):
+        replies = [*[answer("yes")] * before, ask_user("Which?"), answer("no")]
+        async with Agent(ScriptedModel(roles={"triage": replies}), storage="memory:") as agent:
+            for number in range(before):
+                await agent.start(f"request {number}", thread_id="t")
+            run = await agent.start("asks", thread_id="t")
+            await agent.start("instead", thread_id="t", restart=True)
+            listed.clear()
+            assert (await agent.cancel(run)).status == "cancelled"
+            counts.append(len(listed))
+    assert counts[0] == counts[1]
 
 
 async def _submitted(agent: Agent, run: Run) -> Run:
