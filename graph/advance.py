@@ -84,7 +84,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         emit_step_finished(runtime, id, record)
     is_end = move.kind == "end" and move.key == "worked"
     update = _ask_before_end(values, settings, deps, days) if is_end else {}
-    update = update or _MAKE[move.kind](values, move, settings, runtime)
+    update = update or _MAKE[move.kind](values, move, settings, runtime, deps)
     messages = update.pop("messages", [])
     values = apply_update(values, update)
     for id in move.steps if move.kind == "dispatch" else ():
@@ -129,7 +129,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
     return {id for id, name, tools in steps if may_write(name, None if tools is None else tuple(tools))}
 
 
-def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     changes: dict[str, StepChange] = {}
     answer = answering_step(values["plan"])
     messages, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id]["task"]])
@@ -143,7 +143,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
     return {"steps": merge_records(changes, [records]), "messages": messages}
 
 
-def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Ask the first waiting step's question.
 
     For every waiting question the time to answer begins, and the question is counted, when it is first listed. At the
@@ -179,7 +179,7 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
     return ask_person(values, limit_pause.but(question=f"{limit_pause.question}\n\n{wants}"))
 
 
-def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Answer a failed step with another plan, a question, or an honest partial delivery."""
     language, codes = values.get("language", "en"), {values["steps"][id]["code"] for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
@@ -217,7 +217,7 @@ def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:
     return is_replanned and may_go_on and "rounds" in promotion_reasons(values, move.steps[0], settings)
 
 
-def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Start planning more steps behind the run's only step, which continues meanwhile."""
     (id,) = move.steps
     code, why = values["steps"][id]["code"], str(values["steps"][id]["reason"])
@@ -226,7 +226,7 @@ def _promote(values: Json, move: Move, settings: Settings, runtime: Runtime[Sett
     return {"steps": {id: {"code": "", "reason": ""}}, "planning": planning, "spent": {"replans": 1}}
 
 
-def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Ask the person who approved the plan whether to skip the rest, if a step says it is not needed (C04)."""
     records = values["steps"]
     if not has_left(values, settings, "questions"):
@@ -265,7 +265,7 @@ def _last_seen(values: Json, id: str) -> str:
     return "".join(f"\n- {label}: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in latest)
 
 
-def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """Ask for more budget at a limit, or end the run; a deadline always ends it."""
     scope = move.scope
     language = values.get("language", "en")
@@ -276,9 +276,11 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
         reason = say_why(language, limit, key=amount_name(language, move.key))
     if settings.at_limit == "ask" and move.key != "deadline":
         needs = next_needs(values["steps"][move.steps[0]])
-        audits = not answering_step(values["plan"]) and is_audit_due(settings, values)  # else the reserve is for it
-        run = run_account(values, settings, needs=needs, to_audit={"model_calls": int(audits)})
-        account = (step_account(values, settings, scope, needs) if scope else run).of_day(move.day)
+        if scope:
+            account = step_account(values, settings, scope, needs)
+        else:
+            account = run_account(values, settings, needs=needs, to_prove=_amounts_to_prove(values, settings, deps))
+        account = account.of_day(move.day)
         whose = move.day.scope if move.day else scope or "run"
         id = f"budget.{whose}.{move.key}.{account.total(move.key):g}"
         pause = budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
@@ -296,30 +298,36 @@ def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime
     return {"steps": ended, "ending": {"code": code, "reason": reason}}
 
 
+def _amounts_to_prove(values: Json, settings: Settings, deps: Deps) -> Amounts:
+    """Return what it takes to write, check and audit the answer when all steps are done, without what takes nothing."""
+    plan = values["plan"]
+    if id := answering_step(plan):  # its proof is made, and perhaps its audit
+        lacks = (values["steps"][id]["audit"] or {}).get("lacks")
+        return {"model_calls": 1} if lacks else {}
+    goal = plan.get("done_when") or ()
+    checks = sum(bool(criterion.get("check")) for criterion in goal)
+    is_audited = is_audit_due(settings, values) and can_judge(deps, settings)
+    requests = 1 + is_audited if is_audited or goal else 0
+    return {key: amount for key, amount in (("model_calls", requests), ("tool_calls", checks)) if amount}
+
+
 def _ask_before_end(values: Json, settings: Settings, deps: Deps, days: Sequence[DayAccount]) -> Json:
     """Ask for more budget if all steps are done, and nothing is left to prove their answer; {} otherwise."""
     plan, records = values["plan"], values["steps"]
     may_ask = settings.at_limit == "ask" and not settings.is_late()
     if not may_ask or any(records[step["id"]]["status"] != "done" for step in plan["steps"]):
         return {}
-    if id := answering_step(plan):  # its proof is made, and perhaps its audit
-        kept, needs = Amounts(), ("model_calls",) if (records[id]["audit"] or {}).get("lacks") else ()
-    else:
-        goal = plan.get("done_when") or ()
-        checks = sum(bool(criterion.get("check")) for criterion in goal)
-        is_audited = is_audit_due(settings, values) and can_judge(deps, settings)
-        kept = {"model_calls": int(is_audited), "tool_calls": max(checks - 1, 0)}
-        needs = (*(("model_calls",) if is_audited or goal else ()), *(("tool_calls",) if checks else ()))
-    run = run_account(values, settings, needs=needs, at_end=kept)
+    takes = _amounts_to_prove(values, settings, deps)
+    run = run_account(values, settings, needs=(*takes,), at_end={key: n - 1 for key, n in takes.items() if n > 1})
     accounts = [run, *(run.of_day(day) for day in days)]
-    account = next((each for each in accounts if each.keys), None) if needs else None
+    account = next((each for each in accounts if each.keys), None) if takes else None
     if account is None:
         return {}
     id = f"budget.end.{account.keys[0]}.{account.total(account.keys[0]):g}"
     return ask_person(values, budget_pause(account, account.keys[0], id))
 
 
-def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
     """End the run with the reasons that the current plan's steps give; steps of earlier plans no longer count."""
     current = (values["steps"][step["id"]] for step in values["plan"]["steps"])
     reasons = (
@@ -335,7 +343,7 @@ def _indent(text: str) -> str:
     return "\n    ".join(text.splitlines())
 
 
-_MAKE: Mapping[str, Callable[[Json, Move, Settings, Runtime[Settings]], Json]] = {
+_MAKE: Mapping[str, Callable[[Json, Move, Settings, Runtime[Settings], Deps], Json]] = {
     "dispatch": _dispatch,
     "promote": _promote,
     "ask": _ask,

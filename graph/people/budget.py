@@ -9,7 +9,7 @@ from typing import Any
 from donewhen.graph.pauses.budget import BudgetPause
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import option_key, option_texts, say, translate_option
-from donewhen.state.ledger import Amounts, DayAccount, Limits, add, exhausted_keys, meter, remaining, subtract
+from donewhen.state.ledger import Amounts, DayAccount, Limits, exhausted_keys, meter, remaining, subtract
 from donewhen.state.people.amounts import format_amount, format_number
 from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill_notice
@@ -49,8 +49,8 @@ class Account:
     """The state of the run."""
     at_end: Amounts | None = None
     """If all steps are done, what is kept of each amount while one more is taken to prove the answer; else None."""
-    to_audit: Amounts = field(default_factory=Amounts)
-    """What the audit of the answer will take besides the reserve; an extension by what is suggested lasts for it."""
+    to_prove: Amounts = field(default_factory=Amounts)
+    """What it will take to write, check and audit the answer; an extension by what is suggested lasts for it."""
     day: DayAccount | None = None
     """The account of the day whose limits these are; None for the limits of a run or step."""
 
@@ -69,8 +69,9 @@ class Account:
 
     @property
     def to_end(self) -> Amounts:
-        """What the run takes after its last step."""
-        return add(self.reserve, self.to_audit)
+        """What the run takes after its last step: the reserve, or more."""
+        keys = {*self.reserve, *self.to_prove}
+        return {key: max(self.reserve.get(key, 0), self.to_prove.get(key, 0)) for key in keys}
 
     @property
     def may_replan(self) -> bool:

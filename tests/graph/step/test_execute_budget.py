@@ -189,13 +189,33 @@ async def test_finished_work_is_not_left_unproven_without_a_question(lacks: str,
         assert f"the limit of {amount_name('en', next(iter(limits)))} was reached" in flow.run.answer
 
 
-@pytest.mark.parametrize(("limit", "rest"), [(3, SAID), (4, [call("look", what="b"), *SAID])], ids=["a guess", "known"])
-async def test_what_is_suggested_lasts_for_the_audit_of_the_answer(limit: int, rest: list[Any]) -> None:
-    """X08, D03: who agrees to it is asked once: while the first step is at work, and after it."""
+LOOKS = [call("look", what="b"), *SAID]
+TWO_CHECKS: Any = {
+    "done_when": [{"text": text, "check": CHECKED_GOAL[0]["check"]} for text in ("it holds", "it still holds")],
+    "verification": "grounded",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "rest", "more"),
+    [
+        ("model_calls", 3, SAID, {}),
+        ("model_calls", 4, LOOKS, {}),
+        ("model_calls", 4, LOOKS, {"judges": False}),
+        ("tool_calls", 1, LOOKS, TWO_CHECKS),
+    ],
+    ids=["a guess", "known", "nobody judges", "checks of the goal"],
+)
+async def test_what_is_suggested_lasts_for_the_end(key: str, limit: int, rest: list[Any], more: Any) -> None:
+    """X08, D03: who agrees to it is asked once, while the first step is at work and after it, and all of it is used:
+    for the answer, its checks, and its audit if somebody judges."""
     model = steps(["look", "rest"], {"s1": GREEN, "s2": rest}, judge=[audit()])
-    flow = await play(model, Desk().tools(), settings=limited(limits={"model_calls": limit}), answers=["extend"])
-    assert (flow.status, [pause["id"] for pause in flow.pauses]) == ("completed", [f"budget.run.model_calls.{limit}"])
-    assert flow.run.spent["model_calls"] == limit + flow.pauses[0]["suggested"]["model_calls"]
+    model.judges = more.get("judges", True)
+    chosen = {name: value for name, value in more.items() if name != "judges"}
+    settings = limited(limits={key: limit}, **chosen)
+    flow = await play(model, Desk().tools(), settings=settings, answers=["extend", "extend"])
+    assert (flow.status, [pause["id"] for pause in flow.pauses]) == ("completed", [f"budget.run.{key}.{limit}"])
+    assert flow.run.spent[key] == limit + flow.pauses[0]["suggested"][key]
 
 
 async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
