@@ -866,14 +866,24 @@ class Runner:
         await call.on_begin(act.goal)
         options: Any = {"durability": "sync", **call.options, "context": act.settings, "control": call.control}
         try:
-            for graph_input in [act.input, *[None] * (MOST_CALLS - 1)]:
-                stream: Any = graph.astream(graph_input, config, **options)
+            try:
+                for graph_input in [act.input, *[None] * (MOST_CALLS - 1)]:
+                    stream: Any = graph.astream(graph_input, config, **options)
+                    async with aclosing(until_cancelled(stream, cancellation, context)) as parts:
+                        async for part in parts:
+                            yield part
+                    config = make_config(thread_id, config)
+                    if snapshot := _end_state(call.last_state, config) or await route_if_stopped(graph, config):
+                        break
+            except GraphDrained as error:
+                drained = error
+            snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
+            if drained and _is_answered(snapshot):  # what is left is to give the answer that is there
+                stream = graph.astream(None, make_config(thread_id, config), **{**options, "control": None})
                 async with aclosing(until_cancelled(stream, cancellation, context)) as parts:
                     async for part in parts:
                         yield part
-                config = make_config(thread_id, config)
-                if snapshot := _end_state(call.last_state, config) or await route_if_stopped(graph, config):
-                    break
+                drained, snapshot = None, await graph.aget_state(make_config(thread_id), subgraphs=True)
         except RunCancelled as cancelled:
             call.run = await self.end_cancelled(thread, cancelled.reason)
             stream = graph.astream(None, make_config(thread_id, config), **options)  # how it ended
@@ -881,15 +891,6 @@ class Runner:
                 async for part in parts:
                     yield part
             return
-        except GraphDrained as error:
-            drained = error
-        snapshot = snapshot or await graph.aget_state(make_config(thread_id), subgraphs=True)
-        if drained and _is_answered(snapshot):  # what is left is to give the answer that is there
-            stream = graph.astream(None, make_config(thread_id, config), **{**options, "control": None})
-            async with aclosing(stream) as parts:
-                async for part in parts:
-                    yield part
-            drained, snapshot = None, await graph.aget_state(make_config(thread_id), subgraphs=True)
         run = read_run(thread_id, snapshot, act.settings, self.form)
         if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
             call.run = replace(run, status="queued")

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings, UnknownThread
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.hooks import Hooks
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.runs import Outbox, config, last_seen, said, step
 
 ALONE = Settings(confirm="never")
@@ -141,6 +142,29 @@ async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
         else:
             await graph.ainvoke(None, config("t"), context=ALONE)
         assert ((await agent.get("t")).status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("drains", [False, True])
+async def test_a_cancellation_reaches_a_run_that_gives_its_answer(drains: bool) -> None:
+    """M11, R03: also one whose process is stopped meanwhile, which still gives the answer that is there."""
+    entered, checked = asyncio.Event(), list[Any]()
+
+    async def check(end: Any) -> None:
+        checked.append(end)
+        if len(checked) == 1 + drains:
+            entered.set()
+            await asyncio.Event().wait()
+
+    def reply(*_: Any) -> Any:
+        if drains:
+            agent.drain()
+        return answer("The Rhine.")
+
+    agent = Agent(ScriptedModel(roles={"triage": reply}), storage="memory:", hooks=Hooks(before_end=[check]))
+    begun = asyncio.create_task(agent.start("Which river?", thread_id="t"))
+    await entered.wait()
+    run = await asyncio.wait_for(agent.cancel("t"), 20)
+    assert (run.status, (await begun).status) == ("cancelled", "cancelled")
 
 
 @pytest.mark.parametrize("record", [{}, {"result": "seen"}])
