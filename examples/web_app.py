@@ -56,11 +56,16 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         text = str(error) if code < 500 else "It cannot be done now; try again later."
         return JSONResponse({"error": type(error).__name__, "text": text}, code)
 
-    async def own(thread: str, user: Annotated[str, Depends(user_of)]) -> str:
-        """The thread, if it is the user's, or asks them."""
+    async def closed_to(thread: str, user: Annotated[str, Depends(user_of)]) -> set[str]:
+        """The ids of open questions that are for others. The thread is the user's, or asks them: else UnknownThread."""
         info = await agent.info(thread)
-        if info.owner != user and not any(asks(question, user) for question in info.pending):
+        others = {each["id"] for each in info.pending if info.owner != user and not asks(each, user)}
+        if info.owner != user and len(others) == len(info.pending):
             raise UnknownThread(f"no thread {thread!r}")
+        return others
+
+    async def own(thread: str, _: Annotated[set[str], Depends(closed_to)]) -> str:
+        """The thread, if it is the user's, or asks them."""
         return thread
 
     @app.get("/questions")
@@ -98,13 +103,15 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
 
     @app.post("/goals/{thread}/answers", status_code=202)
     async def answer(
-        thread: Annotated[str, Depends(own)], body: Answer, user: Annotated[str, Depends(user_of)]
+        thread: str,
+        body: Answer,
+        user: Annotated[str, Depends(user_of)],
+        others: Annotated[set[str], Depends(closed_to)],
     ) -> dict[str, Any]:
         """`{id, answer}` with the id of what is asked: it is for that, however late or often it comes."""
-        info = await agent.info(thread)
-        if info.owner != user and not any(each["id"] == body.id and asks(each, user) for each in info.pending):
+        if body.id in others:
             raise UnknownThread(f"thread {thread!r} asks you nothing with the id {body.id!r}")
-        return {"thread": await agent.submit_answer(thread, {body.id: body.answer}, by=user)}
+        return {"thread": await agent.submit_answer(thread, body.answer, question=body.id, by=user)}
 
     return app
 
