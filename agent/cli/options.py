@@ -157,13 +157,13 @@ def read_choices(request: RunOptions, config: Config) -> Choices:
         options["profile"] = {**read_profile(request.profile), **(options.get("profile") or {})}
     if "done_when" in options:
         options["done_when"] = [*map(_criterion, options["done_when"])]
+    if config.timezone:  # it is for this one setting, and what the command prints follows it
+        options.setdefault("timezone", config.timezone)
     settings = config.complete(options)
     if options.get("on_question") == "default" and "default_answer" not in settings:
         raise ConfigError("--on-question default needs --default-answer")
     if "question_seconds" in options and settings.get("on_question", "wait") == "wait":
         raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
-    if config.timezone:
-        settings.setdefault("timezone", config.timezone)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(

@@ -52,6 +52,7 @@ def command_line(storage: str | None, *words: str) -> str:
     command = sys.argv[0]
     by_path = command.endswith("donewhen") and not shutil.which("donewhen")
     near = os.path.relpath(command) if by_path else "donewhen"
+    near = near if os.sep in near or not by_path else os.path.join(os.curdir, near)  # else a shell looks in PATH
     program = os.path.abspath(command) if near.startswith("..") else near
     return shlex.join([program, *words, *(["--storage", storage] if storage else [])])
 

@@ -24,6 +24,7 @@ from donewhen import (
     wait,
 )
 from donewhen.agent.cli.exits import run_guarded
+from donewhen.agent.cli.result import command_line
 from donewhen.agent.workspace.box import look_for_box
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
@@ -320,14 +321,16 @@ def test_what_cannot_work_is_said_at_once(shell: Shell, words: list[str]) -> Non
         ({"on_exhausted": "stop"}, ["--yes"], {"on_exhausted": "stop"}),
         ({"confirm": "never"}, [], {"on_exhausted": "deliver"}),
         ({"confirm": "always"}, ["--yes"], {"confirm": "never", "on_exhausted": "deliver"}),
-        ({"timezone": "Asia/Tokyo"}, [], {"timezone": "Asia/Tokyo"}),
+        ({"timezone": "Asia/Tokyo"}, [], {"timezone": "Europe/Berlin"}),
+        ({}, ["--timezone", "Asia/Tokyo"], {"timezone": "Asia/Tokyo"}),
         ({}, [], {"timezone": "Europe/Berlin"}),
     ],
 )
 def test_options_are_judged_together_with_the_settings_of_the_environment(
     shell: Shell, tmp_path: Path, pinned: dict[str, Any], options: list[str], holds: dict[str, Any]
 ) -> None:
-    """P19: what DONEWHEN_SETTINGS says need not be said again, and no default of the command takes its place."""
+    """P19: what DONEWHEN_SETTINGS says need not be said again, and no default of the command takes its place. A
+    variable that is for one setting alone, such as DONEWHEN_TIMEZONE, counts before it, and an option before both."""
     (file := tmp_path / "settings.json").write_text(json.dumps({"language": "de", **pinned}))
     begun = shell.run("--detach", *options, DONEWHEN_SETTINGS=str(file), DONEWHEN_TIMEZONE="Europe/Berlin")
     assert begun.exit_code == Exit.COMPLETED, begun.stderr
@@ -641,3 +644,11 @@ def test_hooks_from_the_environment(shell: Shell) -> None:
     bad = shell.run(DONEWHEN_HOOKS=f"{policy}:none")
     assert bad.exit_code == Exit.USAGE
     assert "DONEWHEN_HOOKS" in bad.stderr
+
+
+@pytest.mark.parametrize("called", ["./donewhen", "bin/donewhen"])
+def test_a_printed_command_is_one_that_a_shell_finds(called: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P19: by its path where PATH has none, also in its own folder."""
+    monkeypatch.setattr("sys.argv", [called])
+    monkeypatch.setenv("PATH", "")
+    assert command_line(None, "show", "t") == f"{called} show t"
