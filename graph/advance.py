@@ -9,7 +9,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import accounts_today
-from donewhen.graph.events import emit, emit_note, emit_step_finished, now
+from donewhen.graph.events import emit, emit_note, emit_step_finished, moment, now
 from donewhen.graph.pauses.early import EarlyPause
 from donewhen.graph.pauses.failure import FailurePause
 from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
@@ -155,7 +155,7 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
     listed = [id for id in move.steps if id not in over]
     if not listed:
         return _ask_for_more_questions(values, over[0], settings)
-    asked_at = now("milliseconds")
+    asked_at = moment()
     stamped: Json = {id: {"waiting": {"asked_at": asked_at, **waiting[id]}} for id in listed}
     for id in set(new) - set(over):
         stamped[id]["spent"] = add(values["steps"][id]["spent"], {"questions": 1})
@@ -169,7 +169,7 @@ def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
     """Ask whether more questions are allowed; if limits are not asked about, continue without an answer."""
     pause = values["steps"][id]["waiting"]
     if settings.at_limit != "ask":
-        return load_pause(pause).apply(values, ResolvedAnswer(Answer("declined", NO_QUESTIONS), "policy", now()))
+        return load_pause(pause).apply(values, ResolvedAnswer(Answer("declined", NO_QUESTIONS), "policy", moment()))
     needs = ("questions",)
     is_of_step = first_exhausted(step_remaining(values, settings, id), needs) == "questions"
     account = step_account(values, settings, id, needs) if is_of_step else run_account(values, settings, needs=needs)

@@ -191,9 +191,14 @@ def to_event(thread_id: str, written: Any) -> Any:
     return log_of(thread_id).number({"type": "custom", "data": data})
 
 
-def now(timespec: str = "seconds") -> str:
+def now() -> str:
     """Return the time on the run's clock, ISO 8601, UTC."""
-    return text_of(current_clock().now(), timespec)
+    return text_of(current_clock().now())
+
+
+def moment() -> str:
+    """Return the time to the millisecond: of what people are asked, say and decide, because these are compared."""
+    return text_of(current_clock().now(), "milliseconds")
 
 
 def thread_of(runtime: Runtime[Settings]) -> str:

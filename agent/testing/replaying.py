@@ -29,7 +29,7 @@ from donewhen.agent.testing.scripted import ScriptedModel
 from donewhen.agent.tools import described_tool
 from donewhen.agent.work.recorder import decision_key, plain_message
 from donewhen.agent.workspace.skills import Skills
-from donewhen.graph.events import now
+from donewhen.graph.events import moment
 from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import IN_PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
@@ -186,7 +186,7 @@ class RecordedRequest:
         """
         said = self._heard_by_place().get(place, ())
         rows = [row for number, row in said if number <= self._count(self.served, place)]
-        return [{**row, "at": self._said_at.setdefault(row["key"], now("milliseconds"))} for row in rows]
+        return [{**row, "at": self._said_at.setdefault(row["key"], moment())} for row in rows]
 
     def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
         """Return the interjections by place, each with the number of replies before it."""

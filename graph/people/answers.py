@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import now
+from donewhen.graph.events import moment
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, ResolvedAnswer
@@ -127,7 +127,7 @@ def take_answer(
     Each is applied by itself, because each may be another person's. A question stays open if it is not answered, or if
     its answer is not understood; then it has what is missing. `hears`: the words of those who are not asked were kept.
     """
-    pending, at = pauses[0], now("milliseconds")
+    pending, at = pauses[0], moment()
     by_id = {pause.id: pause for pause in pauses}
     answers = _split_answers(value, pauses)
     taken: list[tuple[OpenPause, ResolvedAnswer]] = []

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import now
+from donewhen.graph.events import moment, now
 from donewhen.graph.pauses.plan import PlanEffects, PlanPause, approval_record, plan_effects, plan_rules
 from donewhen.graph.people.pauses import pause_message
 from donewhen.state.channels import Json, merge_records
@@ -79,7 +79,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         writes=effects.free,
         writes_known=effects.known,
         effects=effects.kinds,
-        asked_at=now("milliseconds"),
+        asked_at=moment(),
         language=language,
         **more,
     )
@@ -159,7 +159,7 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
     if approval["revision"] not in [row.get("approved_revision") for row in values.get("approvals") or ()]:
         revision, by = approval["revision"], approval["by"]
         decision = "approve" if by == "policy" else "carried over"
-        row = {"kind": "plan", "decision": decision, "text": "", "by": by, "at": at, "revision": revision}
+        row = {"kind": "plan", "decision": decision, "text": "", "by": by, "at": moment(), "revision": revision}
         row |= approval.get("given") or {}
         update["approvals"] = [{**row, "id": f"confirm.{row['revision']}", "approved_revision": revision}]
     return update

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.clock import current_clock
-from donewhen.graph.events import now, place_event, send, thread_of, without_secrets
+from donewhen.graph.events import moment, place_event, send, thread_of, without_secrets
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json, Step
 from donewhen.state.proof.journal import observation
@@ -44,7 +44,7 @@ async def add_interjection(store: BaseStore, thread_id: str, text: str, **more: 
     """Store what the user says and return its key; keys are in order. The caller holds its `interjection_lock`."""
     last = max([int(item.key) for item in await read_all(store, _namespace(thread_id))], default=0)
     value, key = (
-        {"text": storable(text), "at": now("milliseconds"), **more},
+        {"text": storable(text), "at": moment(), **more},
         f"{max(last + 1, current_clock().tick()):020}",
     )
     await store.aput(_namespace(thread_id), key, value, index=False)
@@ -87,7 +87,7 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
             stored = item.value if item else {"text": row["text"], "at": row["at"]}  # what is replayed is not there
             if stored.get("heard"):
                 continue
-            mark = {"step": step, "at": now("milliseconds")}
+            mark = {"step": step, "at": moment()}
             fields = {"type": "heard", "step": step, "text": row["text"], "at": row["at"]}
             event = place_event(runtime, without_secrets(runtime, fields))
             await store.aput(_namespace(thread), place[1], {**stored, "heard": mark}, index=False)

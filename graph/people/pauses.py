@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
-from donewhen.graph.events import now
+from donewhen.graph.events import moment
 from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
@@ -199,7 +199,7 @@ def ask_person(values: Json, pending: OpenPause) -> Json:
 
     If it was asked before other answers were taken, it says what its own answer lacked.
     """
-    asked_at = {} if pending.asked_at else {"asked_at": now("milliseconds")}
+    asked_at = {} if pending.asked_at else {"asked_at": moment()}
     pending = with_id(values, pending).but(**asked_at)
     before = values.get("put_off") or {}
     if pending.problem is None and before.get("id") == pending.id:

@@ -8,7 +8,7 @@ from typing import cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from donewhen.graph.events import emit_charge, now
+from donewhen.graph.events import emit_charge, moment
 from donewhen.graph.llm.ask import Question
 from donewhen.graph.llm.reply import Decision
 from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
@@ -61,7 +61,7 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
         update = send_correction(round, message, [NOT_SURE.format(why=why)])
         return {**update, "spent": add(spent, update.get("spent"))}
     said = next((row for row in reversed(round.run["approvals"]) if row["decision"] == "say"), Json())
-    answer = ResolvedAnswer(Answer("approve", words), "user", now("milliseconds"), said.get("name", ""))
+    answer = ResolvedAnswer(Answer("approve", words), "user", moment(), said.get("name", ""))
     approved = cast("Planning", pause.apply({**round.run, "planning": round.planning}, answer))
     return {**keep_shown_plan(round, shown), **approved, "pending": None, "spent": spent}
 

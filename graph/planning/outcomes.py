@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_charge, emit_note, now, thread_of
+from donewhen.graph.events import emit, emit_charge, emit_note, moment, thread_of
 from donewhen.graph.llm.briefs import Offer
 from donewhen.graph.llm.history import render_earlier_answer, reply_messages
 from donewhen.graph.llm.output import OutputForm
@@ -256,7 +256,7 @@ def leave_without_rounds(round: PlanningRound) -> Planning:
 def _ask_for_more(round: PlanningRound, pending: OpenPause) -> Planning:
     """Leave with the question for more budget, and keep the rounds so far."""
     rounds = {round.planning["transcript"]: list(round.state.get("transcript", ()))}
-    pending = pending.but(asked_at=now("milliseconds"))
+    pending = pending.but(asked_at=moment())
     return {"pending": pending.dump(), "messages": [pause_message(pending)], "transcripts": rounds}
 
 
@@ -555,7 +555,7 @@ def _question_pause(
 ) -> QuestionPause:
     """Return the pause that asks people a question of planning; its answer is the result of the decision's call."""
     name = f"{round.planning['transcript']}.q{round.record['questions'] + 1}"
-    more |= {"language": round.language, "call": decision.id, "asked_at": now("milliseconds")}
+    more |= {"language": round.language, "call": decision.id, "asked_at": moment()}
     return QuestionPause.ask(name, question, options=options, **more)
 
 

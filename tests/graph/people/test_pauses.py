@@ -160,6 +160,16 @@ async def test_what_is_missing_stands_at_its_own_question() -> None:
     assert (run.problem, len(run.pending)) == ("the answer is empty", 1)
 
 
+async def test_whatever_is_decided_is_dated_alike() -> None:
+    """C04, R20: to the millisecond, by people and by the settings, so that the moments can be compared."""
+    for settings in (ALONE, Settings()):
+        agent = Agent(one_step(), storage="memory:", settings=settings)
+        run = await agent.start("do it")
+        run = await agent.resume(run, "approve") if run.status == "waiting" else run
+        (row,) = (run.receipt or {})["approvals"]
+        assert len(row["at"]) == len("2026-11-28T20:32:00.503+00:00")
+
+
 AMOUNTS: dict[str, dict[str, Any]] = {"run": {"limits": {"model_calls": 5}}, "step": {"step_limits": {"rounds": 2}}}
 
 
