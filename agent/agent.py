@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import load_hooks, read_config
 from donewhen.agent.conversation import Conversation, read_conversation, read_observation
-from donewhen.agent.gate import question_for
+from donewhen.agent.gate import NotAsked, question_for
 from donewhen.agent.models import Models, ModelSource
 from donewhen.agent.options import AgentOptions, Options, StartOptions, check_options
 from donewhen.agent.plans.store import PlanStore
@@ -66,11 +66,11 @@ from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.people.interjections import add_interjection, delete_interjection, interjection_lock
+from donewhen.graph.people.interjections import add_interjection, delete_interjection, interjection_lock, was_told
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, ScheduleError, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, GoalError, ResumeError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
@@ -380,14 +380,23 @@ class Agent:
     ) -> str:
         """Check an answer like `resume`, but leave the work to a worker.
 
-        Raises ResumeError if it cannot be understood, or if somebody else is asked.
+        Raises ResumeError if it cannot be understood, or if somebody else is asked; words are kept then, as by `tell`,
+        if the run takes messages. Its text is for people, in the language of the run.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done.
         """
-        id = await self._runner.submit_answer(
-            id_of(thread_id), answer, question_for(thread_id, question), check_name("by", by)
-        )
+        id, asked, by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
+        try:
+            await self._runner.submit_answer(id, answer, asked, by)
+        except NotAsked as error:
+            if not error.words:
+                raise
+            try:
+                await self.tell(id, error.words, by=by)
+            except ResumeError:  # it takes no messages
+                raise error from None
+            raise error.kept() from None
         self._wake_workers()
         return id
 
@@ -475,14 +484,22 @@ class Agent:
             raise ConfigError(f"undo: another request followed this run on thread {id!r}; {hint}")
         return await self._runner.undo(id, step, dry_run=dry_run)
 
-    async def tell(self, thread_id: str | Run, text: str) -> None:
+    async def tell(self, thread_id: str | Run, text: str, *, by: str = "", request_id: str = "") -> None:
         """Say something to a run; planning and the working steps follow it from their next round on.
 
         What is said to a run that waits, is queued or was interrupted is kept, and followed when the run goes on; it
-        answers no question. Like an answer it is visible to all later work and in the receipt. Messages that come too
-        late are in the run's `problem`. Where the run's settings refuse messages (`when_busy`, as by default), this
-        raises ThreadBusy if the run works, else ResumeError. That is raised for a run that has ended, too; it says what
-        the thread does and how it goes on. Raises UnknownThread.
+        answers no question, and a question for somebody named shows it. Like an answer it is visible to all later work
+        and in the receipt. Messages that come too late are in the run's `problem`.
+
+        Args:
+            thread_id: The thread, or a Run of it.
+            text: What is said.
+            by: Who says it, as in `resume`. Models read the name before the words.
+            request_id: Your id of the message, for clients that send twice: under it the request is told once.
+
+        Where the run's settings refuse messages (`when_busy`, as by default), this raises ThreadBusy if the run works,
+        else ResumeError. That is raised for a run that has ended, too; it says what the thread does and how it goes on.
+        Raises UnknownThread.
         """
         thread_id = id_of(thread_id)
         words: Any = text
@@ -491,9 +508,12 @@ class Agent:
             raise GoalError(f"there is nothing to tell: it is a {type(words).__name__}, and no text; {hint}")
         if not words.strip():
             raise GoalError("there is nothing to tell: the text is blank")
+        by, source = check_name("by", by), f"told {check_name('request_id', request_id) or uuid4().hex}"
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
             free = bool(await self.storage.find_free([thread_id]))
+            if request_id and await was_told(store, thread_id, source):
+                return
         if row is None:
             raise unknown_thread(thread_id)
         settings = settings_in(row)
@@ -503,11 +523,19 @@ class Agent:
         if refuses:
             hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
             raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
+        if (
+            free
+            and row.get("status") == "waiting"
+            and any(pause.get("answered_by") for pause in row.get("pending") or ())
+        ):
+            told, runner = {"told": text.strip(), "told_by": by, "told_as": source}, self._runner_for(thread_id)
+            with suppress(ThreadBusy):  # then it is stored below, as for a run at work
+                await self._stream(thread_id, lambda live: runner.tell(live, told)).result()
         async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (_, store):
             now = await store.threads.get(thread_id) or {}
-            key = await add_interjection(store, thread_id, text.strip(), request=queued_request(now))
+            key = await add_interjection(store, thread_id, text.strip(), source, by=by, request=queued_request(now))
             now = await store.threads.get(thread_id) or {}
-            if now.get("status") in ENDED:  # meanwhile
+            if key and now.get("status") in ENDED:  # meanwhile
                 await delete_interjection(store, thread_id, key)
                 raise idle_error(thread_id, now)
 

@@ -11,12 +11,12 @@ from langgraph.types import Command
 from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.pauses.pause import is_pause_id, load_pause, named_pauses
-from donewhen.graph.people.answers import OVERDUE, missing_tools
+from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, named_pauses
+from donewhen.graph.people.answers import OVERDUE, missing_tools, words_in
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
-from donewhen.state.language.texts import says_continue
+from donewhen.state.language.texts import say, says_continue
 from donewhen.state.people.answers import read_signed, sign
 from donewhen.state.records import Pause
 from donewhen.state.secrets import redact
@@ -25,6 +25,23 @@ from donewhen.state.values import clean_text, json_problem
 
 _log = logging.getLogger("donewhen")
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class NotAsked(ResumeError):
+    """Somebody answers a question that is for somebody else. The text is for people, the notes are for programs."""
+
+    def __init__(self, thread_id: str, asked: Sequence[OpenPause], words: str) -> None:
+        super().__init__(asked[0].for_others(), [pause.id for pause in asked])
+        self.words: str = words
+        """What they say; "" if they pressed buttons."""
+        self._language = asked[0].spoken
+        self.add_note(
+            f"answer with by={asked[0].answered_by!r}; tell({thread_id!r}, …, by=…) keeps the words of others"
+        )
+
+    def kept(self) -> ResumeError:
+        """Return the error for words that are kept."""
+        return ResumeError(f"{self} {say(self._language, 'unclear', 'message_kept')}", self.pending)
 
 
 def question_for(shown: Run | str, question: str | None = None) -> str:
@@ -150,19 +167,22 @@ def _say_row(row: Mapping[str, Any]) -> str:
 def read_understood(run: Run, answers: Json) -> Json:
     """Return the answers without those that leave their question open, which are nothing to store.
 
-    Raises ResumeError for an answer to a question for somebody else, or one that can never be understood.
+    Raises NotAsked for answers to questions for somebody else, ResumeError for one that can never be understood.
     """
     understood: Json = {}
+    others: list[tuple[OpenPause, str]] = []
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
         read = asked.read(value)
         if not asked.counts(read, by or ""):
-            hint = f"give it with by={asked.answered_by!r}; tell({run.thread_id!r}, …) keeps the words of others"
-            raise ResumeError(f"{asked.for_others()} {hint}", [pause["id"]])
+            others.append((asked, words_in(value)))
+            continue
         if isinstance(read, str) and "schema" not in pause:
             raise ResumeError(read, [pause["id"]])
         if isinstance(read, str) or read.kind != "later":
             understood[pause["id"]] = answers[pause["id"]]
+    if others:
+        raise NotAsked(run.thread_id, [asked for asked, _ in others], "\n".join(text for _, text in others if text))
     return understood
 
 

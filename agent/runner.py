@@ -105,7 +105,7 @@ from donewhen.graph.events import log_of, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.pauses.plan import criteria_problem
-from donewhen.graph.people.interjections import hearing, read_interjections
+from donewhen.graph.people.interjections import hearing, read_interjections, was_told
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.step.round import spent_by
@@ -117,7 +117,7 @@ from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import Budgets, add
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
-from donewhen.state.values import storable
+from donewhen.state.values import storable, with_name
 from donewhen.state.versions import migrate
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
-        if text := "\n".join(str(one["text"]) for one in left if not one.get("heard")):
+        if text := "\n".join(with_name(one.get("by"), str(one["text"])) for one in left if not one.get("heard")):
             run = replace(run, problem=f"said, and not followed, because the run ended first: {text[:LATE_CHARS]}")
             await write_status(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)
@@ -622,6 +622,20 @@ class Runner:
     async def run_submitted(self, live: LiveRun) -> Run:
         """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
         return await self.work(live, lambda thread: self.go_on(thread, Continuation()))
+
+    async def tell(self, live: LiveRun, told: Json) -> Run:
+        """Show words that were told to the thread of `live` to who alone is asked there; nothing is answered."""
+
+        async def show(thread: HeldThread) -> Act | Run:
+            snapshot = await thread.read()
+            run, settings = self._read_to_continue(thread, snapshot, None)
+            is_asked = thread.row.get("status") == "waiting" and any(pause.get("answered_by") for pause in run.pending)
+            if not is_asked or await was_told(thread.store, thread.thread_id, told["told_as"]):
+                return run
+            command: Any = Command(resume={run.pending[0]["interrupt_id"]: storable(told)})
+            return Act(command, settings, run.goal, {"answered": {}}, before=self.before_input(command, run))
+
+        return await self.work(live, show)
 
     async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
         """Return the act that continues a thread: with an answer, in another direction (`steer`), or else with what

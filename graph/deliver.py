@@ -344,7 +344,7 @@ async def _tell_late(delivery: Delivery, text: str) -> str:
     await delivery.interjections.read()
     draft["late"] = late_rows(delivery.interjections.entries())
     for row in draft["late"]:
-        emit(context.runtime, "late", text=row["text"], at=row["at"])
+        emit(context.runtime, "late", **{key: text for key, text in row.items() if key != "id"})
     lines = [line for line in late_lines(draft, delivery.language) if line not in lines_before]
     return delivery.tell("\n".join([text, "", *lines])) if lines else text
 

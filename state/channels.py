@@ -16,6 +16,7 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.private_langgraph import messages_delta_reducer
 from donewhen.state.records import Approval, Ending, JournalEntry, Pause, PlanningRecord, StepRecord
 from donewhen.state.values import Json as Json
+from donewhen.state.values import with_name
 
 VERSION = 5
 """The version of the stored state; see `state/versions.py`."""
@@ -135,6 +136,17 @@ SELDOM = _DELTA(keep_last, snapshot_frequency=1)
 SeldomDict = Annotated[dict[str, Any], SELDOM]
 SeldomList = Annotated[list[Any], SELDOM]
 SeldomText = Annotated[str, SELDOM]
+
+
+def asker_of(values: Mapping[str, Any]) -> str:
+    """Return the name in the message of the request; "" if it has none."""
+    messages, request = values.get("messages") or (), values.get("request")
+    return next((str(each.name or "") for each in reversed(messages) if request and each.id == request), "")
+
+
+def named_goal(values: Mapping[str, Any]) -> str:
+    """Return the goal as models read it: with the name of who asks for it before it, if its message has one."""
+    return with_name(asker_of(values), values["goal"])
 
 
 def conversation_before(values: Mapping[str, Any]) -> list[AnyMessage]:

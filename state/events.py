@@ -153,6 +153,8 @@ class Heard(Placed):
     text: str
     at: str
     """When it was said, ISO 8601, UTC."""
+    name: NotRequired[str]
+    """Who said it, if `by=` named them."""
 
 
 class Late(Placed):
@@ -162,6 +164,8 @@ class Late(Placed):
     text: str
     at: str
     """When it was said, ISO 8601, UTC."""
+    name: NotRequired[str]
+    """Who said it, if `by=` named them."""
 
 
 class Todos(Placed):

@@ -318,6 +318,8 @@ class Feedback(TypedDict):
     """What a person said: about a plan that they were shown, about a failure, or to a run that was interrupted."""
 
     text: str
+    name: NotRequired[str]
+    """Who said it, if `by=` named them."""
     about: ShownPlan | None
 
 

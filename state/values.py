@@ -20,6 +20,8 @@ CERTAIN = 2**53
 """From here on, a floating-point number stands for several whole ones."""
 NUMBER_CHARS = 100
 """The most characters of a number, and the largest exponent; what is longer or larger is compared as text."""
+NAME_CHARS = 100
+"""The most characters of a person's name before their words."""
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -185,6 +187,12 @@ def check_zone(text: str) -> str:
     except (KeyError, ValueError, OSError):
         raise ValueError(f"{text[:40]!r} is not a time zone such as Europe/Berlin") from None
     return text
+
+
+def with_name(name: object, text: str) -> str:
+    """Return a person's words with their name before them, as in `bob: only the blue ones`; without one as they are."""
+    known = " ".join(str(name or "").split())[:NAME_CHARS]
+    return f"{known}: {text}" if known else text
 
 
 def store_label(thread_id: str) -> str:

@@ -179,14 +179,19 @@ class RecordedRequest:
 
     # Interjections -----------------------------------------------------------------------------------------------
 
-    async def hear(self, place: str, _: list[Json]) -> list[Json]:
+    async def hear(self, place: str, found: list[Json]) -> list[Json]:
         """Return the interjections that this place had heard after the current number of replies.
 
-        They are as of now: the decisions before them, which the replay made again, are earlier.
+        They are as of now: the decisions before them, which the replay made again, are earlier. What was said at a
+        question is `found`, because the replay said it again, with its time.
         """
         said = self._heard_by_place().get(place, ())
         rows = [row for number, row in said if number <= self._count(self.served, place)]
-        return [{**row, "at": self._said_at.setdefault(row["key"], moment())} for row in rows]
+        said_again = {(row.get("by"), row["text"]): row["at"] for row in found}
+        for row in rows:
+            at = said_again.get((row.get("by"), row["text"])) or moment()
+            self._said_at.setdefault(row["key"], at)
+        return [{**row, "at": self._said_at[row["key"]]} for row in rows]
 
     def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
         """Return the interjections by place, each with the number of replies before it."""

@@ -122,8 +122,10 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
         return None
     replies = [pause["reply"] for pause in run.pending if pause.get("reply")]
     about = [run.thread_id, int(values.get("turn") or 1), run.status, [pause["id"] for pause in run.pending], *replies]
-    if replies:  # to the words said last; an equal reply to others is news
-        about.append(sum(row["decision"] == "say" for row in values.get("approvals") or ()))
+    if said := sum(row["decision"] == "say" for row in values.get("approvals") or ()):
+        about.append(said)  # what is shown answers these words, also if it is the same again
+    if of_others := sum(len(pause.get("meanwhile") or ()) for pause in run.pending):
+        about.append({"meanwhile": of_others})
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None

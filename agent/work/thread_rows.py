@@ -26,8 +26,7 @@ from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import load_pause, meanwhile_text
-from donewhen.graph.people.interjections import read_interjections
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
@@ -525,28 +524,12 @@ async def list_pending(
             if page and len(page) + len(row["pending"]) > limit:
                 page.cursor = json.dumps(after)
                 break
-            asked = await _with_told(store, thread_id, row)
             about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
-            page += [{**about, **pause} for pause in asked]
+            page += [{**about, **pause} for pause in row["pending"]]
             after = (str(row["asked"]), thread_id)
         if page.cursor or len(rows) < most:
             page.sort(key=lambda each: str(each["asked_at"] or ""))
             return page
-
-
-async def _with_told(store: ThreadStore, thread_id: str, row: Json) -> Sequence[Json]:
-    """Return the open questions of a thread; one for somebody named has what was told to the run since, too."""
-    pending: Sequence[Json] = row["pending"]
-    if not any(pause.get("answered_by") for pause in pending):
-        return pending
-    since = [each for each in await read_interjections(store, thread_id, "") if each["at"] >= row["asked"]]
-    told = [each for each in since if not each.get("heard") and not each.get("source")]
-    return [
-        {**pause, "text": f"{pause['text']}\n\n> {conceal(meanwhile_text(told, pause.get('language') or 'en'))}"}
-        if told and pause.get("answered_by")
-        else pause
-        for pause in pending
-    ]
 
 
 def _check_filters(**filters: str | None) -> None:

@@ -19,7 +19,7 @@ from donewhen.graph.llm.output import schema_form
 from donewhen.graph.tools.program import function_lines
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, frames, section
-from donewhen.state.channels import PLANNING, Json, Step, conversation_before
+from donewhen.state.channels import PLANNING, Json, Step, conversation_before, named_goal
 from donewhen.state.criteria import criteria_of
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.plan import answering_step
@@ -30,6 +30,7 @@ from donewhen.state.proof.journal import APPROVED, find_later_change, user_state
 from donewhen.state.reading.decisions import PROGRAM, answering_finish_tool, control_tools
 from donewhen.state.records import Call, PlanningRecord
 from donewhen.state.settings import Profile, Settings
+from donewhen.state.values import with_name
 
 LEAST_SEEN_CHARS = 4_000
 """The least characters of observations in a brief of a long plan; short plans show more."""
@@ -246,7 +247,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("conversation", dialogue_text(facts.get("conversation") or (), fence)),
         section("earlier", earlier_index(facts), fence),
         *_background_sections(facts, fence),
-        section("goal", facts["goal"]),
+        section("goal", with_name(facts.get("asker"), facts["goal"])),
         frames("seen", facts.get("seen") or "", fence),
         section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
         section("wants", facts.get("wants") or "", fence),
@@ -343,7 +344,7 @@ def step_brief(
         section("conversation", dialogue_text(conversation_before(values), fence)),
         section("earlier", earlier_index(values), fence),
         *_background_sections(values, fence),
-        section("goal", values["goal"]),
+        section("goal", named_goal(values)),
         section("user_said", statement_lines(statements)),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         frames("seen", "\n".join(part for part in seen if part), fence),
@@ -368,7 +369,7 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
     most = _chars_per_result(sum(map(bool, results.values())))
     criteria = [f"{number}. {each['text']}" for number, each in enumerate(step.get("done_when") or (), 1)]
     parts = {
-        "It is one step of this request:": "" if same else _quoted(values["goal"]),
+        "It is one step of this request:": "" if same else _quoted(named_goal(values)),
         "The user also said:": statement_lines(statements, with_ids=False),
         "What was said before:": _quoted(_plain_conversation(values)),
         "What is known besides:": _quoted("\n".join((values.get("background") or {}).values())),
@@ -449,7 +450,7 @@ def delivery_brief(
         lines += [_proof_lines(item, seen, outdated, fence, with_ids=bool(goal_criteria)) for item in row["criteria"]]
     return brief(
         section("fence", fence),
-        section("goal", values["goal"]),
+        section("goal", named_goal(values)),
         section("user_said", statement_lines(user_statements(values))),
         section(
             "done_when",

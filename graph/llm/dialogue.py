@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from donewhen.prompts import brief, section
 from donewhen.state.channels import OWN_WORDS, SPEECH_PREFIX, TASK
 from donewhen.state.records import PLAN_ACTION
+from donewhen.state.values import with_name
 
 ROOM = 8_000
 """The most characters of a dialogue in a prompt, so that its cost does not grow with the age of the thread."""
@@ -63,7 +64,7 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
     message = messages[place]
     text = message.text.strip()
     if isinstance(message, HumanMessage):
-        return Saying(True, _cut(text, SAID_CHARS))
+        return Saying(True, with_name(message.name, _cut(text, SAID_CHARS)))
     if isinstance(message, ToolMessage):
         if message.additional_kwargs.get(OWN_WORDS) or not text:
             return None

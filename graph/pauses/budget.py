@@ -148,7 +148,7 @@ class BudgetPause(OpenPause):
             over: StepChange = {"status": "exhausted", "reason": reached, "handled": True}
             steps: Json = {step: change_status(self.record(values), over, decided.at)} if step else {}
             records = {**values, "steps": merge_records(values.get("steps") or {}, [steps])}
-            planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None)
+            planning = plan_after_failure(records, f"{reached}; find a cheaper way", answer.text or None, decided.name)
             return {"planning": planning, "steps": steps, **grant_replan(self.with_replan)}
         if answer.kind == "deliver" and self.at_end:
             return {"ending": {"code": "worked", "reason": ""}}

@@ -76,7 +76,7 @@ class FailurePause(OpenQuestion):
         failed = {id: {"handled": True} for id in self.failed}
         if answer.kind == "replan":
             feedback = None if option_key(answer.text) else answer.text
-            planning = plan_after_failure(values, self.failure, feedback)
+            planning = plan_after_failure(values, self.failure, feedback, decided.name)
             return {"steps": failed, "planning": planning, **grant_replan(self.with_replan)}
         if answer.kind == "deliver":
             reason = say_why(language, "delivered_early")

@@ -230,7 +230,7 @@ class PlanPause(PermissionPause):
         if not answer.text:
             return {"approvals": [row], "plan": (approval or {})["plan"], "planning": close_planning(planning)}
         shown = {key: item for key, item in self.dump().items() if key not in ("others", "problem", "draft")}
-        again = plan_with_words(planning, cast("Pause", shown), answer.text)
+        again = plan_with_words(planning, cast("Pause", shown), answer.text, decided.name)
         plan = approval["plan"] if approval else None
         return {"approvals": [row], "planning": again, "plan": plan}
 

@@ -13,11 +13,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import moment
+from donewhen.graph.events import moment, thread_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, ResolvedAnswer
-from donewhen.graph.people.interjections import keep_words
+from donewhen.graph.people.interjections import add_interjection
 from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
@@ -38,6 +38,7 @@ from donewhen.state.people.answers import (
     is_message,
     read_shape,
     read_signed,
+    read_told,
     sign,
     words_of,
 )
@@ -87,11 +88,15 @@ async def _take(
     state: RunState, pauses: Sequence[OpenPause], value: Any, deps: Deps, runtime: Runtime[Settings], user: str
 ) -> RunState:
     """Take the answer; what somebody else says than who is asked is kept like a message to a run at work."""
-    value = sign(read_signed(value)[0], user) if user and value != OVERDUE else value
+    if user and value != OVERDUE:
+        told = read_told(value)
+        value = {**told, "told_by": user} if told else sign(read_signed(value)[0], user)
     hears = runtime.store is not None and runtime.context.when_busy == "next_round"
     words = _words_of_others(pauses, value) if hears else []
     for row in words:
-        await keep_words(runtime, row["text"], f"{pauses[0].tool_call_id} {row['by']}")
+        assert runtime.store is not None
+        source = told["told_as"] if (told := read_told(value)) else f"{pauses[0].tool_call_id} {row['by']}"
+        await add_interjection(runtime.store, thread_of(runtime), row["text"], source, by=row["by"])
     if not words:
         return take_answer(state, pauses, value, deps, runtime.context, hears=hears)
     said: RunState = {"said_meanwhile": [*(state.get("said_meanwhile") or ()), *words]}
@@ -104,16 +109,18 @@ async def _take(
 
 
 def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> list[Meanwhile]:
-    """Return what people say at questions that are not for them, for each of these people."""
+    """Return what people say at questions that are not for them, for each of them; or what was told to the run."""
+    if told := read_told(value):
+        return [{"by": told["told_by"], "text": told["told"], "open": [pause.id for pause in pauses]}]
     answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, dict[str, list[str]]()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
         said, by = read_signed(answer)
-        if not by_id[id].counts(by_id[id].read(said), by or "") and (text := _words_in(said)):
+        if not by_id[id].counts(by_id[id].read(said), by or "") and (text := words_in(said)):
             words.setdefault(by or "", []).append(text)
     return [{"by": by, "text": "\n".join(texts), "open": [*by_id]} for by, texts in words.items()]
 
 
-def _words_in(value: Any) -> str:
+def words_in(value: Any) -> str:
     """Return the words of an answer; "" if it is a button."""
     shape = read_shape(value)
     return words_of(shape) if isinstance(shape, AnswerShape) else ""
@@ -152,7 +159,8 @@ def take_answer(
         values = apply_update(values, note_problem(values, by_id[id], problem, read_signed(given)[0]))
     left = current_pause(open_pauses(values))
     if not taken:
-        shown = keep_open(values["messages"], left, asks_back=any(problems.values()))
+        asks_back = any(problems.values()) or read_told(value) is not None
+        shown = keep_open(values["messages"], left, asks_back=asks_back)
     else:
         decided_now = next((decided for pause, decided in taken if pause.id == pending.id), None)
         shown = _close_asked_pause(values, left, decided_now)
@@ -195,9 +203,12 @@ def lacking_tools(
 
 
 def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
-    """Return the answers in a value by the ids of their questions; one without ids is for the first."""
+    """Return the answers in a value by the ids of their questions; one without ids is for the first. Words that were
+    told are none."""
     if value == OVERDUE:
         return {pauses[0].id: value}
+    if read_told(value):
+        return {}
     given, by = read_signed(value)
     answers = pauses[0].split(given, [pause.id for pause in pauses])
     if isinstance(answers, str) or by is None:
@@ -217,7 +228,7 @@ def _read_answer(
     given, by = read_signed(value)
     answer = pause.read(given)
     if not pause.counts(answer, by or ""):
-        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and _words_in(given) else ""
+        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and words_in(given) else ""
         return f"{pause.for_others()}{kept}", "user"
     return answer, "user"
 

@@ -17,7 +17,7 @@ from donewhen.state.channels import Json, Step
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import JournalEntry, StepRecord
 from donewhen.state.settings import Settings
-from donewhen.state.values import storable, store_label
+from donewhen.state.values import storable, store_label, with_name
 
 FOLLOW_IN_STEP = (
     "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
@@ -40,27 +40,30 @@ def interjection_lock(thread_id: str) -> str:
     return f"words to {hashlib.sha256(thread_id.encode()).hexdigest()[:32]}"
 
 
-async def add_interjection(store: BaseStore, thread_id: str, text: str, **more: str) -> str:
-    """Store what the user says and return its key; keys are in order. The caller holds its `interjection_lock`."""
-    last = max([int(item.key) for item in await read_all(store, _namespace(thread_id))], default=0)
-    value, key = (
-        {"text": storable(text), "at": moment(), **more},
-        f"{max(last + 1, current_clock().tick()):020}",
-    )
+async def add_interjection(store: BaseStore, thread_id: str, text: str, source: str, **more: str) -> str:
+    """Store what a person says and return its key; keys are in order. The caller holds its `interjection_lock`.
+
+    `source` names the words: with one that is there nothing is stored, and "" is returned. `more` has who says it as
+    `by`, and the `request` for which it waits.
+    """
+    rows = await read_all(store, _namespace(thread_id))
+    if any(item.value.get("source") == source for item in rows):
+        return ""
+    last = max([int(item.key) for item in rows], default=0)
+    more = {name: storable(value) for name, value in more.items() if value}
+    value: Json = {"text": storable(text), "at": moment(), "source": source, **more}
+    key = f"{max(last + 1, current_clock().tick()):020}"
     await store.aput(_namespace(thread_id), key, value, index=False)
     return key
 
 
-async def keep_words(runtime: Runtime[Settings], text: str, source: str) -> None:
-    """Store what somebody says at a question that is not for them; once, however often its node runs again."""
-    assert runtime.store is not None
-    rows = await read_all(runtime.store, _namespace(thread_of(runtime)))
-    if all(item.value.get("source") != source for item in rows):
-        await add_interjection(runtime.store, thread_of(runtime), text, source=source)
+async def was_told(store: BaseStore, thread_id: str, source: str) -> bool:
+    """Return whether the words of this name were stored."""
+    return any(item.value.get("source") == source for item in await read_all(store, _namespace(thread_id)))
 
 
 async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:
-    """Return `{key, n, text, at}` of everything said after `cursor`, in order; `n` counts all of the request."""
+    """Return `{key, n, text, at, by?}` of everything said after `cursor`, in order; `n` counts all of the request."""
     items = sorted(await read_all(store, _namespace(thread_id)), key=lambda item: item.key)
     return [{"key": item.key, "n": n, **item.value} for n, item in enumerate(items, 1) if item.key > cursor]
 
@@ -88,7 +91,7 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
             if stored.get("heard"):
                 continue
             mark = {"step": step, "at": moment()}
-            fields = {"type": "heard", "step": step, "text": row["text"], "at": row["at"]}
+            fields = {"type": "heard", "step": step, "text": row["text"], "at": row["at"], **name_of(row)}
             event = place_event(runtime, without_secrets(runtime, fields))
             await store.aput(_namespace(thread), place[1], {**stored, "heard": mark}, index=False)
         finally:
@@ -96,6 +99,11 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
         send(runtime, event)
         first.append({**row, "heard": mark})
     return first
+
+
+def name_of(row: Mapping[str, Any]) -> Json:
+    """Return the field with the name of who said this; {} if nobody knows."""
+    return {"name": row["by"]} if row.get("by") else {}
 
 
 async def heard_interjections(runtime: Runtime[Settings], rows: Sequence[Json]) -> list[Json]:
@@ -112,7 +120,7 @@ async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> Non
 
 
 async def new_interjections(runtime: Runtime[Settings], cursor: str, place: str) -> list[Json]:
-    """Return `{key, n, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it.
+    """Return `{key, n, text, at, by?}` of everything said after `cursor`, in order; [] if the settings refuse it.
 
     `place` is the reader: the id of a step, RUN or IN_PLANNING.
     """
@@ -150,7 +158,7 @@ async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instru
     """
     if not (rows := await new_interjections(runtime, cursor, step or IN_PLANNING)):
         return None
-    words = "\n".join(f"[{_id_of(row, n)}] {row['text']}" for n, row in enumerate(rows, 1))
+    words = "\n".join(f"[{_id_of(row, n)}] {with_name(row.get('by'), row['text'])}" for n, row in enumerate(rows, 1))
     message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{instruction}")
     await mark_heard(runtime, rows, step)
     return NewWords(message, rows[-1]["key"], rows)
@@ -186,10 +194,10 @@ def interjection_entries(
 
     Each has the time and the step at which it was heard; one that came too late has neither.
     """
-    arguments = {"question": "", "by": "user"}
     first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
     entries = list[JournalEntry]()
     for n, row in enumerate(interjections, first):
+        arguments = {"question": "", "by": "user", **name_of(row)}
         entry = observation(_id_of(row, n), "plan", 0, "user", row["text"], arguments=arguments, at=row["at"])
         entries.append({**entry, "heard": {"key": row["key"], **(row.get("heard") or {})}})
     return entries

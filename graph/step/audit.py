@@ -33,7 +33,7 @@ from donewhen.graph.step.talk import Talk, refuse_text
 from donewhen.graph.step.texts import recall
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, instructions, section
-from donewhen.state.channels import Json, conversation_before
+from donewhen.state.channels import Json, conversation_before, named_goal
 from donewhen.state.criteria import criteria_of
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import Amounts, first_exhausted
@@ -449,7 +449,7 @@ def audit_brief(
         section("today", today),
         section("conversation", dialogue_text(conversation_before(run), fence)),
         section("earlier", earlier_index(run), fence),
-        section("goal", run["goal"]),
+        section("goal", named_goal(run)),
         section("user_said", statement_lines(statements, None)),
         section("plan", _plan_text(subject), fence),
         framed("changes", "\n".join(_change_lines(changes, run.get("approvals") or ())) or "none", fence),

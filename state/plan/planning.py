@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from donewhen.state.channels import PLANNING, Json, conversation_before
+from donewhen.state.channels import PLANNING, Json, asker_of, conversation_before
 from donewhen.state.ledger import remaining, subtract
 from donewhen.state.plan.next import RESERVE, has_failed
 from donewhen.state.plan.revise import goal_criteria, hash_work, no_change
 from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import user_statements
-from donewhen.state.records import Mode, ModeChooser, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
+from donewhen.state.records import Feedback, Mode, ModeChooser, ModeRow, Pause, PlanningRecord, Reason, ShownPlan
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import record_of
+from donewhen.state.values import with_name
 
 RESULT_CHARS = 2000
 REASON_CHARS = 300
@@ -104,12 +105,12 @@ def plan_anew(values: Mapping[str, Any], words: str) -> PlanningRecord:
 
 
 def plan_after_failure(
-    values: Mapping[str, Any], failure: str, words: str | None = None, *, twice: bool = False
+    values: Mapping[str, Any], failure: str, words: str | None = None, name: str = "", *, twice: bool = False
 ) -> PlanningRecord:
-    """Return the planning after a failure, with what a person said to it; `twice` as in `Failure`."""
+    """Return the planning after a failure, with what a person of this name said to it; `twice` as in `Failure`."""
     tried, done = failed_work(values["planning"]), finished_rows(values)
     tried = [*tried, hash_work(values["plan"], done)] if values.get("plan") else tried
-    return _plan_again(values, {"kind": "failure", "failure": failure, "tried": tried, "twice": twice}, words)
+    return _plan_again(values, {"kind": "failure", "failure": failure, "tried": tried, "twice": twice}, words, name)
 
 
 def plan_growth(values: Mapping[str, Any], code: str, wants: str) -> PlanningRecord:
@@ -117,14 +118,14 @@ def plan_growth(values: Mapping[str, Any], code: str, wants: str) -> PlanningRec
     return _plan_again(values, {"kind": "growth", "code": code, "wants": wants})
 
 
-def plan_with_words(before: PlanningRecord, pause: Pause, words: str) -> PlanningRecord:
+def plan_with_words(before: PlanningRecord, pause: Pause, words: str, name: str) -> PlanningRecord:
     """Return the planning that reads what a person says about a plan that the planning `before` proposed."""
     about: ShownPlan = {"pause": pause, "change": before["change"], "language": before["language"]}
     return {
         **_planning(before["number"] + 1, before["why"]),
         "finished": before["finished"],
         "failed": before["failed"],
-        "feedback": {"text": words, "about": about},
+        "feedback": _feedback(words, name, about),
     }
 
 
@@ -167,14 +168,19 @@ def _planning(number: int, why: Reason, *, open: bool = True) -> PlanningRecord:
     }
 
 
-def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None) -> PlanningRecord:
+def _feedback(words: str, name: str, about: ShownPlan | None) -> Feedback:
+    said: Feedback = {"text": words, "about": about}
+    return {**said, "name": name} if name else said
+
+
+def _plan_again(values: Mapping[str, Any], why: Reason, words: str | None = None, name: str = "") -> PlanningRecord:
     """Return the next planning of a run, with the finished steps that are kept and those that failed."""
     records, steps = values.get("steps") or {}, (values.get("plan") or {}).get("steps", ())
     return {
         **_planning(values["planning"]["number"] + 1, why),
         "finished": finished_rows(values),
         "failed": [step["id"] for step in steps if has_failed(record_of(records, step["id"]))],
-        "feedback": {"text": words, "about": None} if words else None,
+        "feedback": _feedback(words, name, None) if words else None,
     }
 
 
@@ -200,12 +206,13 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
             "fence": values.get("fence", ""),
             "scope": values.get("scope", ""),
             "goal": values["goal"],
+            "asker": asker_of(values),
             "output_schema": values.get("output_schema"),
             "conversation": conversation_before(values),
             "before": values.get("before") or [],
             "background": values.get("background") or {},
             "said": user_statements(values, planning["transcript"]),
-            "feedback": feedback["text"] if feedback else None,
+            "feedback": with_name(feedback.get("name"), feedback["text"]) if feedback else None,
             "words": bool(shown_plan(planning)),
             "failure": why["failure"] if why["kind"] == "failure" else None,
             "approved_plan": standing_plan(values),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from donewhen.state.ledger import round_seconds
 from donewhen.state.proof.quotes import fold
 from donewhen.state.records import WRITES, JournalEntry
+from donewhen.state.values import with_name
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -333,7 +334,9 @@ def _words_of(row: Mapping[str, Any]) -> str:
 
 
 def _said_by(row: Mapping[str, Any], text: str) -> str:
-    """Return words with who alone was asked for them, because that is not the user."""
+    """Return words with who said them, or who alone was asked for them, because that is not the user."""
+    if text and row.get("name"):
+        return with_name(row["name"], text)
     return f"({row['answered_by']}) {text}" if text and row.get("answered_by") else text
 
 

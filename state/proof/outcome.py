@@ -13,6 +13,7 @@ from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, record_of
+from donewhen.state.values import with_name
 
 CODES: dict[str, Status | None] = {
     "answered": "completed",  # or `answered`, if it is words only; except an approved plan that was not carried out
@@ -209,7 +210,7 @@ def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[st
 
 def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for everything that the user said when the work was done already."""
-    texts = (" ".join(row["text"].split()) for row in receipt.get("late") or ())
+    texts = (" ".join(with_name(row.get("name"), row["text"]).split()) for row in receipt.get("late") or ())
     return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in texts]
 
 

@@ -165,6 +165,8 @@ class HeardRow(TypedDict):
     at: str
     step: str | None
     """The step that heard it first; None for planning, and for what came between steps."""
+    name: NotRequired[str]
+    """Which person, if `by=` said so."""
 
 
 class LateRow(TypedDict):
@@ -173,6 +175,8 @@ class LateRow(TypedDict):
     id: str
     text: str
     at: str
+    name: NotRequired[str]
+    """Which person, if `by=` said so."""
 
 
 Result = Literal["done", "failed", "refused", "unknown", "repeated"]
@@ -567,13 +571,17 @@ def _question_row(entry: JournalEntry, plan: Mapping[str, Any], records: Mapping
 
 
 def _heard_row(entry: JournalEntry) -> HeardRow:
-    return {"id": entry["id"], "text": conceal(entry["text"]), "at": entry["at"], "step": entry["heard"].get("step")}
+    return {**_late_row(entry), "step": entry["heard"].get("step")}
 
 
 def late_rows(journal: Sequence[JournalEntry]) -> list[LateRow]:
     """Return what the user said that nobody heard."""
-    late = [e for e in journal if e.get("heard") and "at" not in e["heard"]]
-    return [{"id": e["id"], "text": conceal(e["text"]), "at": e["at"]} for e in late]
+    return [_late_row(e) for e in journal if e.get("heard") and "at" not in e["heard"]]
+
+
+def _late_row(entry: JournalEntry) -> LateRow:
+    row: LateRow = {"id": entry["id"], "text": conceal(entry["text"]), "at": entry["at"]}
+    return {**row, "name": entry["arguments"]["name"]} if entry["arguments"].get("name") else row
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
