@@ -92,7 +92,7 @@ class Bot:
             await self.agent.submit(text, thread_id=thread, request_id=str(message), owner=chat)
         except (ThreadWaiting, ThreadBusy):
             try:
-                await self.agent.tell(thread, text)
+                await self.agent.tell(thread, text, request_id=str(message))
             except ResumeError:  # it just ended
                 await show(chat, "One moment. Please say that again.")
 

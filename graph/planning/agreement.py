@@ -21,7 +21,7 @@ from donewhen.prompts import brief, instructions, section
 from donewhen.state.channels import Json, Planning
 from donewhen.state.language.short_replies import has_question_mark
 from donewhen.state.ledger import Amounts, add
-from donewhen.state.people.answers import Answer
+from donewhen.state.people.answers import Answer, may_answer
 from donewhen.state.plan.planning import shown_plan
 from donewhen.state.reading.decisions import CONSENT, control_tools
 
@@ -45,7 +45,8 @@ async def take_consent(round: PlanningRound, message: AIMessage, decision: Decis
     pause = load_pause(shown["pause"])
     cursor = round.run.get("interjection_cursor") or ""
     later = await heard_entries(round.runtime, IN_PLANNING, cursor, planning_cursor(state))
-    words = "\n".join([feedback["text"], *(entry["text"] for entry in later)])
+    asked = [entry for entry in later if may_answer(pause.answered_by, entry["arguments"].get("name") or "")]
+    words = "\n".join([feedback["text"], *(entry["text"] for entry in asked)])
     spent = Amounts()
     if has_question_mark(words):
         why = HOLDS_QUESTION

@@ -278,6 +278,27 @@ async def test_what_is_said_while_consent_is_read_counts(more: str) -> None:
     assert more in (run.receipt or {})["approvals"][-1]["text"]
 
 
+async def test_what_others_say_while_consent_is_read_is_no_consent() -> None:
+    """R05, C11: where somebody named is asked, the judge reads their words alone; the planner reads both, by name."""
+    agent: Agent
+
+    async def meanwhile(messages: Any, tools: Any) -> Any:
+        await agent.tell("t", "yes, all of it", by="bob")
+        await agent.tell("t", "in blue", by="boss:eve")
+        return consent()
+
+    model = planner(accept_plan(), accept_plan(), judge=[meanwhile, consent(), audit(met="yes")])
+    settings: Any = {"when_busy": "next_round", "answered_by": {"plan": "boss"}}
+    agent = Agent(model, storage="memory:", settings=settings)
+    run = await agent.resume(await agent.start("Send it", thread_id="t"), NATURAL, by="boss")
+    assert run.status == "answered"
+    judge = [request.text for request in model.requests if request.role == "judge"][1]
+    assert ("in blue" in judge, "all of it" in judge) == (True, False)
+    read = [request.text for request in model.requests if request.role == "triage"][-1]
+    assert "bob: yes, all of it\n[said.2] boss:eve: in blue" in read
+    assert (run.receipt or {})["approvals"][-1]["text"] == f"{NATURAL}\nin blue"
+
+
 async def test_consent_in_own_words_starts_a_schedule() -> None:
     """Q15, P18, H13: as a plain yes does; nothing runs now, and the receipt and the schedule name who approved."""
     plan = submit_plan([step("s1", "Send it by mail")], schedule={"every_minutes": 60})
