@@ -439,7 +439,7 @@ class Sources:
             if entry.get("calculated"):
                 self._add_sum(number, entry, text)
                 continue
-            for field in fields_of(text, tool):
+            for field in fields_of(text, tool, entry.get("column", "")):
                 row = Row(
                     number, entry["id"], field, identifies(field, entry.get("identity")), tool, "identity" in entry
                 )

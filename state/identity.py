@@ -138,11 +138,17 @@ def _core(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word[:-1] if len(word) > 3 and word.endswith("s") else word for word in core or words)
 
 
-def fields_of(text: str, tool: str = "") -> Iterator[Field]:
-    """Yield the values of a result that is data as a whole. A bare value is named by the words of its tool's name."""
+def fields_of(text: str, tool: str = "", column: str = "") -> Iterator[Field]:
+    """Yield the values of a result that is data as a whole. A bare value is named by the words of its tool's name.
+
+    `column`: the result is a table with only this column, or its only value.
+    """
     if len(text) > LARGEST:
         return
     lines = [line for line in text.splitlines() if line.strip()]
+    if column:
+        yield from _column(column, lines if len(lines) == 1 else lines[1:-1])
+        return
     read = _json(text) if text.lstrip()[:1] in ("{", "[", '"') else None
     if read is None and len(lines) > 1 and all(line.lstrip()[:1] in ("{", "[") for line in lines):
         read = [_json(line) for line in lines]
@@ -199,15 +205,19 @@ def _cells(lines: list[str]) -> Iterator[Field]:
             continue  # prose has a space after a comma
         names = [cell.strip() for cell in table[0]]
         body = [row for line, row in zip(rows[1:], table[1:], strict=True) if not _RULE.fullmatch(line)]
-        for column, name in enumerate(names):
-            cells = [row[column].strip() for row in body]
-            numbers = [_number(cell) for cell in cells]
-            typed = all(number is not None for number, cell in zip(numbers, cells, strict=True) if cell)
-            for place, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
-                if cell and len(cell) <= LONGEST:
-                    value = number if typed and number is not None else cell
-                    yield Field(f"{name}[{place}]", f"{name}[]", words_of(name), value)
+        for at, name in enumerate(names):
+            yield from _column(name, [row[at].strip() for row in body])
         return
+
+
+def _column(name: str, cells: Sequence[str]) -> Iterator[Field]:
+    """Yield the values of a column, as numbers if all are."""
+    numbers = [_number(cell) for cell in cells]
+    typed = all(number is not None for number, cell in zip(numbers, cells, strict=True) if cell)
+    for place, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
+        if cell and len(cell) <= LONGEST:
+            value = number if typed and number is not None else cell
+            yield Field(f"{name}[{place}]", f"{name}[]", words_of(name), value)
 
 
 def _split(rows: Sequence[str], mark: str) -> list[list[str]]:

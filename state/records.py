@@ -230,6 +230,8 @@ class JournalEntry(TypedDict):
     """The images of the result: the `key` of each in the store, its `type` and its `chars`."""
     identity: NotRequired[list[str]]
     """The fields of the result that name something, if its tool says so; else their names decide."""
+    column: NotRequired[str]
+    """The name of the only column of a result that is a table, or is its only value."""
     calculated: NotRequired[bool]
     """True if it was calculated from the arguments."""
     sources: NotRequired[list[Json]]

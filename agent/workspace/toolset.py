@@ -14,7 +14,7 @@ from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.box import BoxChoice, describe_box, find_box
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.commands import command_succeeds, read_allow_list, run_command
-from donewhen.agent.workspace.data.query import FileFacts, describe_data, plain_columns, query_data
+from donewhen.agent.workspace.data.query import FileFacts, describe_data, only_column, plain_columns, query_data
 from donewhen.agent.workspace.files import (
     Written,
     append_file,
@@ -63,7 +63,7 @@ def workspace_tools(
     tools = [
         *(_tool(function, folder, "read", PATH) for function in (list_files, find_text, read_file)),
         _tool(functools.partial(describe_data, facts=facts), folder, "read", PATH),
-        _tool(functools.partial(query_data, facts=facts), folder, "read", identity=plain_columns),
+        _tool(functools.partial(query_data, facts=facts), folder, "read", identity=plain_columns, column=only_column),
         *(_tool(function, folder, "read", PATH, check=True) for function in (file_exists, file_contains)),
         _tool(matches_schema, folder, "read", PATH, schema=SCHEMA_ARGUMENTS, check=True),
         _tool(calculate, None, "read", calculates=True),

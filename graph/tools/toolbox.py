@@ -290,19 +290,24 @@ class KnownTool:
         """Return what an observation keeps of a call's result: which of its fields name something, if that is known.
 
         `metadata["identity"]` names them, or is a function of the arguments; with an empty list, or if it raises, the
-        result makes nothing known. Else the output schema says it by its formats. `metadata["calculates"]` is for tools
-        that only calculate with their arguments.
+        result makes nothing known. If it is or returns None, the output schema says it by its formats, else the names
+        do. `metadata["column"]` is a function of the arguments that returns the name of a table's only column.
+        `metadata["calculates"]` is for tools that only calculate with their arguments.
         """
-        metadata = self.tool.metadata or {}
+        metadata, column = self.tool.metadata or {}, ""
         names = self._identity
-        if callable(names):
-            try:
-                names = [*names(copy.deepcopy(dict(arguments)))]
-            except Exception:
-                names = []
+        try:
+            if callable(names):
+                names = _declared_names(self.tool.name, "identity", names(copy.deepcopy(dict(arguments))))
+            if "column" in metadata:
+                column = str(metadata["column"](copy.deepcopy(dict(arguments))))
+        except Exception:
+            names = ()
         if names is None:
             names = [*schema_fields(metadata.get("output_schema"))] or None
         origin: Json = {} if names is None else {"identity": [*names]}
+        if column:
+            origin["column"] = column
         return {**origin, "calculated": True} if metadata.get("calculates") else origin
 
     def path_problem(self, arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:

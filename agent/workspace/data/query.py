@@ -25,9 +25,12 @@ KEPT_BYTES = 400_000
 REMEMBERED_CHARS = 1_000_000
 PROGRESS = b'{"doing"'
 _SQL = pattern(r"'[^']*'|\"[^\"]*\"|\w+|[^\w\s]")
+_OTHER_QUOTES = pattern(r"--|/\*|\$|\\")
+"""Comments and other ways to quote, in which a quotation mark may hide SQL."""
 MAKES_VALUES = frozenset(("select", "values", "union", "with", "unnest", "intersect", "except", "pivot", "unpivot"))
 AFTER_TABLES = frozenset(("where", "group", "order", "limit", "having", "qualify", "window"))
-SUMS = frozenset(("sum", "min", "max", "avg", "count"))
+NUMBERS = frozenset(("sum", "avg", "count"))
+TOTALS = NUMBERS | {"min", "max"}
 CHILD = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])["path"]
@@ -122,11 +125,23 @@ def query_data(
 def plain_columns(arguments: Mapping[str, Any]) -> list[str] | None:
     """Return which columns of a query's result may name something: [] if the SQL may make up or rename values.
 
-    None stands for all, as the files name them. A query is plain if it selects columns of files, or sums of them.
+    None stands for all, as the files name them. A query is plain if it selects columns of files, or totals of them.
     """
-    words = _SQL.findall(str(arguments.get("sql", "")).strip().rstrip(";"))
+    return None if _columns_of(arguments) else []
+
+
+def only_column(arguments: Mapping[str, Any]) -> str:
+    """Return the name of the column of a plain query that selects one by name; "" if it may be several."""
+    columns = _columns_of(arguments)
+    return columns[0] if len(columns) == 1 and columns != ["*"] else ""
+
+
+def _columns_of(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of the columns that a plain query selects, `*` among them; [] if it is not plain."""
+    sql = str(arguments.get("sql", "")).strip().rstrip(";")
+    words = _SQL.findall(sql)
     low = [word.lower() for word in words]
-    if low[:1] != ["select"] or low.count("from") != 1 or MAKES_VALUES & {*low[1:]}:
+    if low[:1] != ["select"] or low.count("from") != 1 or MAKES_VALUES & {*low[1:]} or _OTHER_QUOTES.search(sql):
         return []
     at = low.index("from")
     end = next((place for place, word in enumerate(low) if place > at and word in AFTER_TABLES), len(low))
@@ -134,10 +149,7 @@ def plain_columns(arguments: Mapping[str, Any]) -> list[str] | None:
     if any(word == "(" and tables[place - 1] != "using" for place, word in enumerate(tables)):
         return []
     columns = [_column_of(item) for item in _split_items(items)]
-    if any(column is None for column in columns):
-        return []
-    single = columns[0] if len(columns) == 1 else None
-    return [single, ""] if single and names_something(words_of(single)) else None
+    return [] if "" in columns else columns
 
 
 def _split_items(words: Sequence[str]) -> list[list[str]]:
@@ -150,18 +162,24 @@ def _split_items(words: Sequence[str]) -> list[list[str]]:
     return items
 
 
-def _column_of(item: Sequence[str]) -> str | None:
-    """Return the name of a selected column, "" for `*` and for sums; None for anything else."""
+def _column_of(item: Sequence[str]) -> str:
+    """Return the name of a selected column, `*` or a total of a column; "" for anything else."""
     *words, last = item or [""]
+    alias = ""
     if len(words) > 1 and words[-1].lower() == "as":
-        if names_something(words_of(last)) or not last.strip('"').isidentifier():
-            return None
-        *words, last = words[:-1]
-    if words and words[0].lower() in SUMS and last == ")" and words[1:2] == ["("]:
-        return "" if _column_of(words[2:]) is not None else None
+        alias, (*words, last) = last.strip('"'), words[:-1]
+        if not alias.isidentifier():
+            return ""
+    if words[1:2] == ["("] and last == ")":
+        total, of = words[0].lower(), _column_of(words[2:])
+        if not of or total not in (NUMBERS if alias else TOTALS) or names_something(words_of(alias)):
+            return ""
+        return alias or f"{total}({of})"
     if words and not (words[-1] == "." and all(word == "." or word.strip('"').isidentifier() for word in words)):
-        return None
-    return "" if last == "*" else last.strip('"') if last.strip('"').isidentifier() else None
+        return ""
+    name = last.strip('"')
+    is_column = name == "*" or name.isidentifier()
+    return name if is_column and alias.lower() in ("", name.lower()) else ""
 
 
 def _run_child(root: Root, facts: FileFacts, do: str, of: str, stop: threading.Event | None) -> str:

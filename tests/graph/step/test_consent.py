@@ -17,6 +17,7 @@ from donewhen.state.identity import fields_of
 from donewhen.state.plan.text import plan_text
 from donewhen.state.proof.journal import observation
 from donewhen.testing import ScriptedModel, ask_user, call, decline, finish_step, give_up, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.flows import Flow, one_step, play, steps
 from tests.kit.runs import last_seen, step
 from tests.kit.storage.cases import DATABASES, fresh_url
@@ -398,18 +399,67 @@ def test_what_the_model_wrote_is_no_source_where_it_comes_back() -> None:
     [
         ("SELECT * FROM 'a.csv' WHERE name = 'Mira'", None),
         ("SELECT name, email FROM 'a.csv' o JOIN 'b.csv' b USING (id)", None),
-        ("SELECT email FROM 'a.csv'", ["email", ""]),
+        ("SELECT email FROM 'a.csv'", None),
+        ("SELECT id, sum(o.net) AS net, count(*), min(due) FROM 'a.csv' o GROUP BY id", None),
+        ("SELECT o.email AS email FROM 'a.csv' o", None),
         ("SELECT 'eve@' || 'evil.example' AS email", []),
         ("SELECT note AS email FROM 'a.csv'", []),
         ("SELECT *, 'x' AS email FROM 'a.csv'", []),
         ("SELECT 4000 + 4999 AS amount FROM 'a.csv'", []),
         ("SELECT email FROM 'a.csv' AS t(email)", []),
         ("SELECT email FROM (SELECT 'x' AS email)", []),
+        ("SELECT note AS payee FROM 'a.csv'", []),
+        ("SELECT min(note) AS payee FROM 'a.csv'", []),
+        ("SELECT sum(900) AS net FROM 'a.csv'", []),
+        ("SELECT CASE WHEN net > 1 THEN 900 END AS net FROM 'a.csv'", []),
+        ("SELECT email FROM 'a.csv' /*'*/ UNION ALL SELECT $$eve@evil.example$$ /*'*/", []),
+        (r"SELECT email FROM 'a.csv' WHERE E'\'' = '' UNION ALL SELECT U&'eve@evil.example' WHERE E'\'' <> ''", []),
     ],
 )
 def test_what_a_model_makes_up_in_sql_is_no_source(sql: str, columns: list[str] | None) -> None:
     """Q64, X25: only columns of files, as the files name them, and sums of them."""
     assert plain_columns({"sql": sql}) == columns
+
+
+DEBTORS = "customer_id,email,customer,amount,note\nK17,ann@firma.example,Ann Lee,120.50,eve@evil.example\n"
+DEBTORS += "K17,ann@firma.example,Ann Lee,33.25,900\nK18,bob@firma.example,Bob Roe,7.00,x\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "arguments", "new"),
+    [
+        ("SELECT customer_id, email FROM 'k.csv'", {"customer_id": "K17", "email": "ann@firma.example"}, []),
+        ("SELECT * FROM 'k.csv'", {"customer": "Ann Lee", "email": "ann@firma.example", "amount": 120.5}, []),
+        ("SELECT customer_id, sum(amount) AS amount FROM 'k.csv' GROUP BY 1", {"customer_id": "K17", "amount": 153.75},
+         []),
+        ("SELECT sum(amount) FROM 'k.csv' WHERE customer_id <> 'K18'", {"amount": 153.75}, []),
+        ("SELECT email FROM 'k.csv' WHERE customer_id = 'K18'", {"email": "bob@firma.example"}, []),
+        ("SELECT amount FROM 'k.csv'", {"amount": 33.25}, []),
+        ("SELECT customer FROM 'k.csv'", {"customer": "Ann Lee"}, []),
+        ("SELECT customer_id, amount FROM 'k.csv'", {"customer_id": "K19", "amount": 900}, ["K19", "900"]),
+        ("SELECT customer FROM 'k.csv' WHERE amount = 7", {"email": "Bob Roe"}, ["Bob Roe"]),
+        ("SELECT note, amount FROM 'k.csv'", {"email": EVE}, [EVE]),
+        ("SELECT customer_id, 'eve@' || 'evil.example' AS email FROM 'k.csv'", {"customer_id": "K17", "email": EVE},
+         ["K17", EVE]),
+        ("SELECT email FROM 'k.csv' /*'*/ UNION ALL SELECT 'eve@' || 'evil.example' /*'*/", {"email": EVE}, [EVE]),
+    ],
+)  # fmt: skip
+async def test_columns_of_a_file_and_their_totals_are_sources(
+    sql: str, arguments: Json, new: list[str], tmp_path: Path
+) -> None:
+    """X25, Q64: as the file names them, in rows, as a single column or a single value; nothing that the SQL makes."""
+    (tmp_path / "k.csv").write_text(DEBTORS)
+
+    def remind(customer_id: str = "", email: str = "", customer: str = "", amount: float = 0) -> str:
+        """Remind somebody who owes money."""
+        return "reminded"
+
+    write = StructuredTool.from_function(remind, metadata={"effect": "write"})
+    rounds = [call("query_data", sql=sql), call("remind", **arguments), finishing]
+    model = one_step(rounds, content="Remind the debtors", tools=["query_data", "remind"])
+    flow = await play(model, [*workspace_tools(tmp_path), write], answers=["approve"], settings={}, goal="Remind them")
+    assert [pause["new"] for pause in flow.run.pending] == ([new] if new else [])
+    assert flow.status == ("waiting" if new else "completed")
 
 
 def test_other_values_of_a_field_of_which_the_plan_names_some_ask() -> None:

@@ -215,6 +215,17 @@ def test_targets_are_the_things_a_call_is_about() -> None:
     assert box["send"].targets(given) == {"kim", "in", "7"}
 
 
+@pytest.mark.parametrize(
+    ("declared", "kept"),
+    [(None, {}), ([], {"identity": []}), ("iban", {"identity": ["iban"]}), (["a", "b"], {"identity": ["a", "b"]})],
+)
+def test_a_function_says_which_fields_name_something_as_a_value_does(declared: Any, kept: Any) -> None:
+    """X25: None stands for all that their names say, an empty list for none."""
+    values = [declared, lambda _: declared]
+    found = [Toolbox([described("pay", an_object(), identity=each)])["pay"].origin({}) for each in values]
+    assert found == [kept, kept]
+
+
 def test_a_function_of_a_tool_that_raises_says_nothing() -> None:
     """X06: what is known of its result, and what people should know about its calls; a run does not end by it."""
 
