@@ -19,6 +19,8 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+PDF = b"%PDF-"
+"""The beginning of a PDF; one that is written in ASCII is no text, either."""
 WIDE = ("utf-16-le", "utf-16-be")
 GUESSES = (
     "cp1252", "cp1250", "cp1251", "cp932", "gb18030", "cp949", "big5hkscs", "cp1254", "cp1253", "cp1255", "cp1256",
@@ -62,6 +64,8 @@ def encoding_of(file: IO[bytes], most: int = MOST_BYTES) -> Encoding | None:
     for mark, codec in MARKS:
         if sample.startswith(mark):
             return Encoding(codec)
+    if sample.startswith(PDF):
+        return None
     if b"\0" in sample:
         return _without_mark(sample)
     for chunk, last in _chunks(file, most):

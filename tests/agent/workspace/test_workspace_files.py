@@ -120,7 +120,11 @@ def test_encodings(tools: Tools, tmp_path: Path, data: bytes, text: str) -> None
     assert tools["read_file"].invoke({"path": "a.txt"}) == text
 
 
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0", bytes(range(1, 256)) * 3], ids=["nul", "control"])
+@pytest.mark.parametrize(
+    "data",
+    [b"\x89PNG\r\n\x1a\n\0\0\0", bytes(range(1, 256)) * 3, b"%PDF-1.3\n1 0 obj\n<< /Filter [ /ASCII85Decode ] >>\n"],
+    ids=["nul", "control", "a PDF in ASCII"],
+)
 def test_binary_files_are_named_as_such(tools: Tools, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.bin").write_bytes(data)
     for name, more in (
