@@ -21,8 +21,9 @@ LIKELY = rf"([-+.,''()\d]|{MARKS})+|[\s\p{{Zs}}]*\d{{1,4}}[./-]\d{{1,2}}[./-](?s
 SIGNED = r"regexp_replace({0}, '^\((.*)\)$|^(.*)-$', '-\1\2')"
 """SQL that puts the sign of (100) and 100- before the number."""
 CORE = SIGNED.format(f"regexp_replace(trim({{likely}}), '{MARKS}', '', 'g')")
-POINT = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
-COMMA = r"regexp_full_match({core}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"
+WITH_POINT = r"[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?"
+WITH_COMMA = r"[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?"
+POINT, COMMA = (f"regexp_full_match({{core}}, '{form}')" for form in (WITH_POINT, WITH_COMMA))
 TWOFOLD = r"regexp_full_match({core}, '[-+]?([1-9]\d{0,2}([.,]\d{3})+|\d{1,3})')"
 EITHER = r"[-+]?[1-9]\d{0,2}[.,]\d{3}"
 """A number whose mark may be that of thousands or of decimals."""
@@ -255,7 +256,8 @@ class Column:
                 most = max(measured[order] for order in ORDERS)
                 likely = [order for order in ORDERS if measured[order] == most]
                 how = "written in several ways" if measured["marks"] > 1 else self._ways(measured, likely)
-                self.warning = f"looks like dates ({measured['date']}), kept as text: {how}"
+                rest = _rest(most, self.filled) if measured["marks"] <= 1 else ""
+                self.warning = f"looks like dates ({measured['date']}), kept as text{rest}: {how}"
         elif len(fitting) > 1 and not same:
             what = "day, month and year" if "ymd" in fitting else "day and month"
             self.warning = (
@@ -286,7 +288,8 @@ class Column:
         ways = list[str]()
         for order in orders:
             forms = ", ".join(f"'{mark.join({**FORMS, 'y': year}[each] for each in order)}'" for year in years)
-            ways.append(f"strptime({plain}, {forms if len(years) == 1 else f'[{forms}]'})")
+            read = "strptime" if measured[order] == self.filled else "try_strptime"
+            ways.append(f"{read}({plain}, {forms if len(years) == 1 else f'[{forms}]'})")
         return " or ".join(ways) + (", whichever is meant" if len(ways) > 1 else "")
 
     def _settle_number(self, measured: dict[str, Any], delimiter: str) -> None:
@@ -309,16 +312,32 @@ def _mark_of(date: str) -> str:
     return next(char for char in date.strip() if not char.isdigit())
 
 
+def _rest(read: int, filled: int, which: str = ", which") -> str:
+    """Return words for values that the SQL of a warning does not read; "" if it reads all."""
+    return f", but {filled - read} of {filled} values are none{which} become NULL" if read < filled else ""
+
+
 def _number_warning(name: str, measured: dict[str, Any]) -> str:
     filled, numbers = measured["filled"], measured["numbers"]
     if measured["codes"]:
         return "digits with leading zeros, kept as text"
     if not numbers or numbers * 2 <= filled:
         return ""
-    type = f"DECIMAL(18,{min(measured['scale'] or 0, 18)})"
-    bare = [f"regexp_replace({quote_name(name)}, '[{mark}'']|{MARKS}', '', 'g')" for mark in ",."]
-    bare = [SIGNED.format(each) for each in bare] if measured["signed"] else bare
-    point, comma = f"CAST({bare[0]} AS {type})", f"CAST(replace({bare[1]}, ',', '.') AS {type})"
+    scale = min(measured["scale"] or 0, 18)
+    type, plain = f"DECIMAL({18 if measured['width'] + scale <= 18 else 38},{scale})", quote_name(name)
+
+    def bare(marks: str, form: str) -> str:
+        """Return SQL for the bare number of this form, without `marks`; if some values are none, "" for these."""
+        if numbers == filled:
+            text = f"regexp_replace({plain}, '[{marks}'']|{MARKS}', '', 'g')"
+            return SIGNED.format(text) if measured["signed"] else text
+        text = f"regexp_replace({plain}, '{MARKS}', '', 'g')"
+        text = f"regexp_extract({SIGNED.format(text) if measured['signed'] else text}, '^({form})$')"
+        return f"regexp_replace({text}, '[{marks}'']', '', 'g')"
+
+    cast = "CAST" if numbers == filled else "TRY_CAST"
+    point = f"{cast}({bare(',', WITH_POINT)} AS {type})"
+    comma = f"{cast}(replace({bare('.', WITH_COMMA)}, ',', '.') AS {type})"
     if measured["twofold"] == numbers and measured["marked"] is not None:
         how = f"{measured['marked']} may mean thousands or decimals. Decimal point: {point}; decimal comma: {comma}"
     elif measured["point"] == numbers:
@@ -326,15 +345,10 @@ def _number_warning(name: str, measured: dict[str, Any]) -> str:
     elif measured["comma"] == numbers:
         how = f"written with a decimal comma: {comma}"
     else:
-        own = f"regexp_replace({quote_name(name)}, '['']|{MARKS}', '', 'g')"
-        each = EACH.replace("{bare}", SIGNED.format(own) if measured["signed"] else own).replace("{type}", type)
+        each = EACH.replace("{bare}", bare("", f"{WITH_POINT}|{WITH_COMMA}")).replace("{type}", type)
         how = f"some have a decimal point, some a decimal comma. Each by its own marks: {each}"
         how += f"; NULL for those like {measured['either']!r}, which may be either" if measured["either"] else ""
-    rest = (
-        f", but {filled - numbers} of {filled} values are none, such as {measured['other']!r}"
-        if numbers < filled
-        else ""
-    )
+    rest = _rest(numbers, filled, f", such as {measured['other']!r}, which")
     if measured["signed"]:
         how = f"{measured['sign']} read as negative, if that is meant: {how}"
     currencies = sorted(filter(None, measured["currencies"]), key=lambda each: (len(each) == 1, each))

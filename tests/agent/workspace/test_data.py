@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,42 @@ def test_what_is_told_for_amounts_of_accountants_works(tmp_path: Path, describe:
     for name, total in (("a.csv", "-770.75"), ("b.csv", "-765.75")):
         given = "CAST(" + describe(name).partition("CAST(")[2].splitlines()[0]
         assert query(f"SELECT sum({given}) FROM '{name}'") == total
+
+
+OFFERED: dict[str, tuple[str, list[str]]] = {
+    "a comma": ("v;w\n1.234,50;x\n7,5;y\n5 EUR;y\nn/a;z\n01.02.2026;z\n", ["1247.00"]),
+    "a point": ('v\n"$1,234.50"\n7\n8\nn/a\n1.2.3\n', ["1249.50"]),
+    "both": ('v\n"1.234,5"\n"1,234.5"\n7\nn/a\n01.02.26\n', ["2476.0"]),
+    "either": ('v\n"1,234"\n"5,678"\n"2,000"\nx\n1.2.3\n', ["8912.000", "8.912"]),
+    "brackets": ("v;w\n1.234,50;x\n(7,5);y\n-;z\n", ["1227.00"]),
+    "many digits": ('v\n"$12,345,678,901,234,567,890.50"\n$1\n', ["12345678901234567891.50"]),
+    "days": ("v,n\n13.02.2025,1\n24.12.25,2\nx,3\n", ["2025-12-24 00:00:00"]),
+    "a day that is none": ("v,n\n31.02.2025,1\n30.01.2025,2\n", ["2025-01-30 00:00:00"]),
+    "days or months": ("v,n\n01/02/2025,1\n03/04/2025,2\nx,3\n", ["2025-04-03 00:00:00", "2025-03-04 00:00:00"]),
+}
+
+
+def sql_in(note: str) -> Iterator[str]:
+    """Yield each cast and strptime of a note, up to the bracket that closes it."""
+    for begin in re.finditer(r"(try_)?(cast|strptime)\(", note, re.IGNORECASE):
+        depth, marks = 1, re.compile(r"'[^']*'|[()]").finditer(note, begin.end())
+        while depth:
+            mark = next(marks)
+            depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        yield note[begin.start() : mark.end()]
+
+
+@pytest.mark.parametrize("kind", OFFERED)
+def test_every_sql_that_a_note_offers_reads_its_column(kind: str, tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """Q50: it reads the values that are meant, and no others; the note says how many become NULL."""
+    content, found = OFFERED[kind]
+    (tmp_path / "a.csv").write_text(content)
+    line = next(line for line in describe("a.csv").splitlines() if line.startswith('- "v"'))
+    offered = [*sql_in(line)]
+    total = "max" if "strptime" in line else "sum"
+    assert [query(f"SELECT {total}({sql}) FROM 'a.csv'") for sql in offered] == found
+    empty = query(f"SELECT count(*) - count({offered[0]}) FROM 'a.csv'")
+    assert empty == "0" or f"{empty} of {content.strip().count(chr(10))} values" in line
 
 
 EMPTY = {
