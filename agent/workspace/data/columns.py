@@ -108,7 +108,8 @@ def date_sql(parts: str, order: str) -> str:
     short = f"CASE WHEN {digits} <= '68' THEN '20' ELSE '19' END || {digits}"
     whole = f"CASE length({digits}) WHEN 4 THEN {digits} WHEN 2 THEN {short} END"
     form = "-".join(FORMS[each] for each in order if each != "y") + "-%Y"
-    return f"try_strptime(concat({parts}.{first}, '-', {parts}.{last}, '-', {whole}), '{form}')"
+    read = f"try_strptime(concat({parts}.{first}, '-', {parts}.{last}, '-', {whole}), '{form}')"
+    return f"CASE WHEN {parts}.a <> '' THEN {read} END"
 
 
 def moment_sql(parts: str, order: str) -> str:
@@ -124,7 +125,7 @@ DATES = {
     "marks": "count(DISTINCT {parts}.mark)",
     "short": "count(*) FILTER (length({parts}.a) < 4 AND length({parts}.c) < 4)",
     "timed": "count(*) FILTER ({parts}.time <> '')",
-    "odd_times": f"count(*) FILTER ({{parts}}.time <> '' AND {TIME} IS NULL)",
+    "odd_times": f"count(*) FILTER (CASE WHEN {{parts}}.time <> '' THEN {TIME} IS NULL END)",
 }
 """Measures of a column in which all values are dates."""
 
@@ -132,7 +133,8 @@ DATES = {
 def likely_sql(column: str) -> str:
     """Return SQL that keeps a text that may be a number or a date, or begins with a quote; NULL for any other."""
     cases = f"WHEN ascii({column}) BETWEEN 97 AND 122 THEN NULL WHEN ascii({column}) IN (34, 39) THEN {column}"
-    return f"CASE {cases} WHEN regexp_full_match({column}, '{LIKELY}') THEN {column} END"  # the cheapest first
+    cases += f" WHEN NOT regexp_matches({column}, '\\d') THEN NULL"  # the cheapest first
+    return f"CASE {cases} WHEN regexp_full_match({column}, '{LIKELY}') THEN {column} END"
 
 
 @dataclass

@@ -15,6 +15,7 @@ import pytest
 from langchain_core.tools import ToolException
 
 from donewhen import Agent, Settings
+from donewhen.agent.workspace.data.columns import likely_sql
 from donewhen.agent.workspace.data.tables import QUIET_NS, SNIFFED_ROWS
 from donewhen.state.criteria import meets
 from donewhen.testing import call, finish_step
@@ -268,6 +269,13 @@ def test_every_sql_that_a_note_offers_reads_its_column(kind: str, tmp_path: Path
     assert [query(f"SELECT {total}({sql}) FROM 'a.csv'") for sql in offered] == found
     empty = query(f"SELECT count(*) - count({offered[0]}) FROM 'a.csv'")
     assert empty == "0" or f"{empty} of {content.strip().count(chr(10))} values" in line
+
+
+def test_a_text_without_a_digit_is_not_examined_as_a_number() -> None:
+    """Q50: a column of currencies, or of names, costs one look at each value and no more."""
+    values = "(VALUES ('EUR'), ('-'), ('5 EUR'), ('24.12.25'), ('five'))"
+    rows = duckdb.sql(f"SELECT {likely_sql('v')} FROM {values} t(v)").fetchall()
+    assert [row[0] for row in rows] == [None, None, "5 EUR", "24.12.25", None]
 
 
 EMPTY = {
