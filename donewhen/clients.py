@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         filled_lines,
         form_fields,
     )
+    from donewhen.graph.llm.attachments import attachment_block, blocks_of, fitting_blocks
     from donewhen.graph.pauses.call import CallPause, ToolPause
     from donewhen.graph.pauses.pause import OpenPause, load_pause
     from donewhen.graph.pauses.plan import PlanPause
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK", "UNPRICED",
     "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
-    "ToolPause", "add", "arguments_text", "catalogue", "check_thread_id", "chosen_limits", "closing_lines",
-    "coerce_typed", "decode_json", "field_problem", "filled_lines", "form_fields", "format_amount", "hide_known",
-    "installed_version", "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "moments_text",
-    "read_all", "read_goal", "read_word", "redact", "redact_json", "say", "says_continue", "schedule_lines",
-    "schedule_text", "shown_arguments", "sources_text", "step_numbers", "storable", "store_label", "text_changes",
-    "tool_texts",
+    "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
+    "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
+    "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
+    "known_language", "load_pause", "moments_text", "read_all", "read_goal", "read_word", "redact", "redact_json",
+    "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers",
+    "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -70,6 +71,7 @@ _HOME = {
         ("FormField", "coerce_typed", "field_problem", "filled_lines", "form_fields"),
         "graph.executors.relay",
     ),
+    **dict.fromkeys(("attachment_block", "blocks_of", "fitting_blocks"), "graph.llm.attachments"),
     **dict.fromkeys(("CallPause", "ToolPause"), "graph.pauses.call"),
     **dict.fromkeys(("OpenPause", "load_pause"), "graph.pauses.pause"),
     "PlanPause": "graph.pauses.plan",

@@ -87,7 +87,9 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
     problem = problem or await criteria_problem(settings, deps.executors)
-    if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
+    if problem := problem or attachment_problem(
+        blocks_of(messages[-1]) if messages else [], lambda role: deps.model(role, settings)
+    ):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}

@@ -1,8 +1,6 @@
 """Read the options of a command as plain data. Files that they name are read here, and only here."""
 
-import base64
 import io
-import mimetypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config, read_profile
 from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import encoding_of
-from donewhen.clients import DEMO, KEYS
+from donewhen.clients import DEMO, KEYS, attachment_block
 from donewhen.graph.llm.output import OutputForm
 
 NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
@@ -230,14 +228,9 @@ def _schema(path: Path) -> dict[str, Any]:
 def read_attachment(path: Path) -> dict[str, Any]:
     """Return an image or another file as a content block. Raises ConfigError if it cannot be read or is too large."""
     try:
-        data = path.read_bytes()
+        return attachment_block(path.name, path.read_bytes())
     except OSError as error:
         raise ConfigError(f"--image {str(path)!r} cannot be read: {error.strerror}") from None
-    mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    kind = mime.partition("/")[0]
-    kind = kind if kind in ("image", "audio", "video") else "file"
-    filename = {"filename": path.name} if kind == "file" else {}
-    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **filename}
 
 
 def read_limits(texts: Sequence[str]) -> dict[str, float]:

@@ -7,9 +7,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from donewhen import Agent, DoneWhenError, ResumeError, StaleAnswer, ThreadBusy, UnknownThread
@@ -22,9 +24,11 @@ from donewhen.clients import (
     FormPause,
     Json,
     PlanPause,
+    blocks_of,
     chosen_limits,
     decode_json,
     filled_lines,
+    fitting_blocks,
     form_fields,
     is_failure,
     load_pause,
@@ -44,8 +48,6 @@ READING_SECONDS = 5.0
 """Seconds after which a page opens without what earlier requests did: their events are many, or their storage slow."""
 WORK = ("plan", "revision", "step_started", "step_finished", "verdicts", "tool_started", "observation")
 """The events of an earlier request that tell what was done."""
-ROLES_THAT_SEE = ("triage", "plan", "execute")
-"""The roles whose models are shown the pictures of a request."""
 MOST_SEARCHED = 5000
 """The most threads, latest first, that a search examines."""
 TITLE_CHARS = 200
@@ -174,7 +176,7 @@ class Conversations:
         """Start a request on a new thread or this one, there also instead of an earlier one, by its message's id.
 
         `model`: one of the others; None is the agent's. `pictures` of the folder go with it, as do those of an earlier
-        one; a model that takes none is not given them, which the page says. Raises the error if it cannot start.
+        one; the page says how many do not, because they are not taken. Raises the error if it cannot start.
         """
         if model and model not in self._also:
             raise DoneWhenError(f"the model {model!r} is none of this page: {', '.join(self._also) or 'it has one'}")
@@ -182,11 +184,13 @@ class Conversations:
         metadata = {**self._metadata, "model": model} if model else self._metadata
         if thread_id:
             await self._check_place(thread_id)
-        blocks = [await asyncio.to_thread(read_picture, self.folder, name) for name in pictures if self.folder]
+        found = [await asyncio.to_thread(read_picture, self.folder, name) for name in pictures if self.folder]
         if thread_id and instead_of:
-            blocks += await self._blocks_of(thread_id, instead_of)
-        unseen = bool(blocks) and not self._takes_pictures(model)
-        content: Any = [{"type": "text", "text": goal}, *blocks] if blocks and not unseen else goal
+            messages = (await self._agent.conversation(thread_id)).messages
+            found += [block for each in messages if each.id == instead_of for block in blocks_of(each)]
+        readable, model_of = [block for block in found if block], partial(self._model_of, model)
+        blocks = await asyncio.to_thread(fitting_blocks, readable, model_of)
+        content: Any = [{"type": "text", "text": goal}, *blocks] if blocks else goal
         picture = await self._picture(thread_id, ended=True) if thread_id else None
         if picture and instead_of:
             picture["messages"] = _before(instead_of, picture["messages"])
@@ -200,22 +204,13 @@ class Conversations:
         )
         conversation = Conversation([_without_run(picture)] if picture else [])
         await self._begin(stream, conversation)
-        if unseen:
-            conversation.add({"type": "unseen"})
+        if unseen := len(found) - len(blocks):
+            conversation.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
         return stream.thread_id
 
-    async def _blocks_of(self, thread_id: str, message: str) -> list[Json]:
-        """Return the pictures and files of a message, which a request in its place keeps."""
-        messages = (await self._agent.conversation(thread_id)).messages
-        contents = [each.content for each in messages if each.id == message and isinstance(each.content, list)]
-        return [
-            block for content in contents for block in content if isinstance(block, dict) and block["type"] != "text"
-        ]
-
-    def _takes_pictures(self, model: str | None) -> bool:
-        """Return whether the model takes pictures in every role that sees a request; one that does not say so may."""
-        profiles = [getattr(self._agent.models(role, model), "profile", None) or {} for role in ROLES_THAT_SEE]
-        return all(profile.get("image_inputs") is not False for profile in profiles)
+    def _model_of(self, chosen: str | None, role: str) -> BaseChatModel:
+        """Return the model of a role in a request, for which one may be chosen."""
+        return self._agent.models(role, chosen or self._agent.settings.models.get(role))
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
         """Return the pending plan `id`, with the edits so far, as text for further editing.

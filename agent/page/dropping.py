@@ -1,6 +1,5 @@
 """Save files dropped on the page in the tools' folder, without replacing other files, and read pictures there."""
 
-import base64
 import contextlib
 import mimetypes
 import os
@@ -12,7 +11,7 @@ from langchain_core.tools import ToolException
 
 from donewhen import DoneWhenError
 from donewhen.agent.workspace.root import TEMPORARY, Root
-from donewhen.clients import Json
+from donewhen.clients import Json, attachment_block
 
 MOST_NAMES = 1000
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -25,14 +24,13 @@ def picture_type(name: str) -> str:
     return found if found in PICTURES else ""
 
 
-def read_picture(folder: str, name: str) -> Json:
-    """Return a picture of the folder as a content block. Raises DoneWhenError if it cannot be read."""
+def read_picture(folder: str, name: str) -> Json | None:
+    """Return a picture of the folder as a content block; None if it cannot be read."""
     try:
         with Root(folder).open(name) as file:
-            data = base64.b64encode(file.read()).decode()
-    except (ToolException, OSError, ValueError) as error:
-        raise DoneWhenError(f"the picture {name!r} cannot be read: {error}") from None
-    return {"type": "image", "base64": data, "mime_type": picture_type(name)}
+            return attachment_block(name, file.read())
+    except (ToolException, OSError, ValueError):
+        return None
 
 
 def keep_file(folder: str, name: str, content: IO[bytes]) -> str:

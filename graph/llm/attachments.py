@@ -3,7 +3,9 @@
 Those of the conversation stand after the brief, those of tools behind the result that had them.
 """
 
+import base64
 import json
+import mimetypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +17,6 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.llm.adapter import model_name
 from donewhen.graph.llm.history import image_parts, observations_in, tool_images
@@ -43,8 +44,20 @@ def blocks_of(message: BaseMessage) -> list[Json]:
     return [dict(block) for block in content if isinstance(block, Mapping) and block.get("type") not in ("text", None)]
 
 
-def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -> str | None:
-    """Return why a request with these attachments cannot be worked on, in words for the user; None if it can."""
+def attachment_block(name: str, data: bytes) -> Json:
+    """Return a file as a content block: an image, audio or video by its name, or else a file."""
+    mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    kind = mime.partition("/")[0]
+    kind = kind if kind in ("image", "audio", "video") else "file"
+    filename = {"filename": name} if kind == "file" else {}
+    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **filename}
+
+
+def attachment_problem(blocks: Sequence[Json], model_of: Callable[[str], BaseChatModel]) -> str | None:
+    """Return why a request with these attachments cannot be worked on, in words for the user; None if it can.
+
+    `model_of` returns the model of a role.
+    """
     if len(blocks) > MOST:
         return f"The request has {len(blocks)} images and files; at most {MOST} are read."
     if flawed := [block["type"] for block in blocks if _as_json(block) is None]:
@@ -53,7 +66,7 @@ def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -
         return f"The images and files of the request have {size:,} characters; at most {MOST_CHARS:,} are read."
     for role in ("triage", "plan", "execute") if blocks else ():
         try:
-            model = deps.model(role, settings)
+            model = model_of(role)
         except DoneWhenError:
             continue  # a model that cannot be made is reported when it is asked
         if other := [block["type"] for block in blocks if not _takes(model, block)]:
@@ -62,6 +75,15 @@ def attachment_problem(blocks: Sequence[Json], deps: Deps, settings: Settings) -
                 "Choose a model that does, or say in words what matters in it."
             )
     return None
+
+
+def fitting_blocks(blocks: Iterable[Json], model_of: Callable[[str], BaseChatModel]) -> list[Json]:
+    """Return the attachments that a request can have, each beside those before it; the others are left out."""
+    fitting: list[Json] = []
+    for block in blocks:
+        if attachment_problem([*fitting, block], model_of) is None:
+            fitting.append(block)
+    return fitting
 
 
 async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) -> list[Json]:

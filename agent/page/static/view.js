@@ -43,7 +43,7 @@ export class View {
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
       case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: event.step }) : words.heard); break;
       case "late": this.heard(event.text, words.late); break;
-      case "unseen": this.add(el("div", { className: "note" }, words.unseen)); break;
+      case "unseen": this.add(el("div", { className: "note" }, fill(words.unseen, event))); break;
       case "note": this.add(el("div", { className: "note", dir: "auto" }, event.text)); break;
       case "plan": this.showPlan(event.plan); this.last("plan"); break;
       case "revision": this.showPlan(event.plan); break;

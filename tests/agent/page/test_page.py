@@ -1,6 +1,7 @@
 """The page on the wire: what it is told, what it may send, who may not, and what a page that comes later sees."""
 
 import asyncio
+import json
 import re
 import signal
 import tomllib
@@ -366,6 +367,35 @@ async def test_a_dropped_file_stays_in_the_folder(tmp_path: Path) -> None:
     assert found == ["work", *(f"work/{name}" for name in names)]
     async with served(agent()) as page:
         assert (await page.client.post("/api/files", params={"name": "a"}, content=b"x")).status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["many", "large", "another model", "gone"])
+async def test_pictures_that_are_not_taken_stop_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """N76: those that a request can have are seen, also when it is made again; how many are not is said."""
+    names = [f"receipt{n}.png" for n in range(25 if kind == "many" else 2)]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    if kind == "large":
+        (tmp_path / names[0]).write_bytes(b"x" * 23_000_000)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    if kind == "gone":
+        (tmp_path / names[0]).unlink()
+    settings: Any = {"models": {"execute": "openai:gpt-3.5-turbo"}} if kind == "another model" else None
+    model = ScriptedModel(roles={"triage": [answer("Five."), answer("Six.")]})
+    async with served(Agent(model, storage="memory:", settings=settings), dir=str(tmp_path)) as page:
+        first = await page.send("threads", goal=f"add up {' '.join(names)}", pictures=names)
+        events = await page.told(thread := first["thread"])
+        seen = {"many": 20, "large": 1, "another model": 0, "gone": 1}[kind]
+        assert events[-1]["status"] == "answered", events[-1]["run"]["answer"]
+        (told,) = of(events, "unseen")
+        assert (told["unseen"], told["pictures"]) == (len(names) - seen, len(names))
+        (goal,) = of(events, "goal")
+        await page.send("threads", goal="again", thread=thread, instead_of=goal["message"])
+        assert (await page.told(thread))[-1]["run"]["answer"] == "Six."
+    shown = [json.dumps([message.content for message in request.messages]) for request in model.requests]
+    assert [each.count('"base64"') for each in shown] == [seen, seen]
 
 
 ODD = {

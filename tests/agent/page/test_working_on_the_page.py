@@ -248,7 +248,7 @@ async def test_a_picture_goes_with_the_request(tmp_path: Path, sees: bool) -> No
         await playwright.expect(tab.locator("#text")).to_have_value("beleg.png ")
         await say(tab, "beleg.png what is it?")
         await tab.wait_for_selector(".outcome.answered")
-        assert await tab.locator("text=The model does not take pictures").count() == (0 if sees else 1)
+        assert await tab.locator("text=Pictures that the model does not see: 1 of 1").count() == (0 if sees else 1)
         await tab.click("text=Try again")
         await tab.wait_for_selector("text=Still one.")
     shown = [json.dumps([message.content for message in request.messages]) for request in model.requests]
