@@ -84,6 +84,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
+    emit(runtime, "goal", text=goal[:2000], message=update["request"])
     problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
     problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
     problem = problem or await criteria_problem(settings, deps.executors)
@@ -98,7 +99,6 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update["attachments"] = await attach(messages, runtime)
     update["background"] = await _read_background(goal, update["language"], runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
-    emit(runtime, "goal", text=goal[:2000], message=update["request"])
     if not_taken := config["configurable"].get(NOT_TAKEN):
         emit_note(runtime, update["language"], "not_taken", names=", ".join(sorted(not_taken)))
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))

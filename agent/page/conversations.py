@@ -30,6 +30,7 @@ from donewhen.clients import (
     filled_lines,
     fitting_blocks,
     form_fields,
+    hide_known,
     is_failure,
     load_pause,
     shown_arguments,
@@ -44,8 +45,6 @@ CHECK_SECONDS = 3.0
 """Seconds between two checks of whether another process continued an open thread."""
 EARLIER_REQUESTS = 20
 """The number of earlier requests whose work the page shows, however many the thread had."""
-READING_SECONDS = 5.0
-"""Seconds after which a page opens without what earlier requests did: their events are many, or their storage slow."""
 WORK = ("plan", "revision", "step_started", "step_finished", "verdicts", "tool_started", "observation")
 """The events of an earlier request that tell what was done."""
 MOST_SEARCHED = 5000
@@ -191,7 +190,8 @@ class Conversations:
         readable, model_of = [block for block in found if block], partial(self._model_of, model)
         blocks = await asyncio.to_thread(fitting_blocks, readable, model_of)
         content: Any = [{"type": "text", "text": goal}, *blocks] if blocks else goal
-        picture = await self._picture(thread_id, ended=True) if thread_id else None
+        picture = await self._picture(thread_id) if thread_id else None
+        run = picture["run"] if picture else {}
         if picture and instead_of:
             picture["messages"] = _before(instead_of, picture["messages"])
         stream = self._agent.stream(
@@ -201,9 +201,12 @@ class Conversations:
             settings=chosen,
             on_leave="continue",
             instead_of=instead_of,
+            restart=bool(run and run["status"] == "running" and run["answer"]),  # only its audit was cut off
         )
         conversation = Conversation([_without_run(picture)] if picture else [])
         await self._begin(stream, conversation)
+        if picture:
+            self._spawn(self._add_earlier(stream.thread_id, conversation, picture["turn"] + 1), stream.thread_id)
         if unseen := len(found) - len(blocks):
             conversation.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
         return stream.thread_id
@@ -347,10 +350,13 @@ class Conversations:
         updated = (await self._agent.info(thread_id)).updated
         picture = await self._picture(thread_id)
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
-            return Conversation([picture], updated=updated)
+            conversation = Conversation([picture], updated=updated)
+            self._spawn(self._add_earlier(thread_id, conversation, picture["turn"]), thread_id)
+            return conversation
         messages = _before(picture["request"], picture["messages"])  # the goal has an event of its own
         first = {**_without_run(picture), "messages": messages}
         conversation = Conversation([first], elsewhere=True, updated=updated)
+        self._spawn(self._add_earlier(thread_id, conversation, picture["turn"]), thread_id)
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation
 
@@ -427,50 +433,56 @@ class Conversations:
         finally:
             conversation.stream = None
 
-    async def _picture(self, thread_id: str, *, ended: bool = False) -> Json:
-        """Return the current state of a thread as one event: the conversation, the run, and its observations.
-
-        Messages that began earlier requests have what was done then; with `ended`, that of the last one, too.
-        """
-        conversation, info = await self._agent.conversation(thread_id), await self._agent.info(thread_id)
+    async def _picture(self, thread_id: str) -> Json:
+        """Return the current state of a thread as one event: the conversation, the run, and its observations."""
+        conversation = await self._agent.conversation(thread_id)
         run, observations = conversation.run, conversation.observations
-        until = conversation.request + (ended and info.status not in ("running", "queued"))
-        done = await self._done_before(thread_id, until) if until > 1 else {}
         return {
             "type": "picture",
             "thread_id": thread_id,
             "place": await self._other_place(thread_id),
+            "turn": conversation.request,
             "request": conversation.message_id,
-            "messages": [
-                {**_message(message), "done": done.get(str(message.id), [])}
-                for message in conversation.messages
-                if _is_conversational(message)
-            ],
+            "messages": [_message(message) for message in conversation.messages if _is_conversational(message)],
             "run": {**run.to_dict(), "pending": [pause_view(pause) for pause in run.pending]},
             "journal": [observation_view(entry) for entry in observations if entry["tool"]],
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
 
-    async def _done_before(self, thread_id: str, request: int) -> dict[str, list[Json]]:
-        """Return the events of work and costs of the last requests before this one, by the message that began each."""
-        done: dict[str, list[Json]] = {}
-        events: list[Json] = []
-        async with self._agent.storage.reader() as (_, store):
-            kept = await store.events.read(thread_id, turn=request - EARLIER_REQUESTS)
-        if not kept:
-            return done
-        with suppress(TimeoutError):
-            async with asyncio.timeout(READING_SECONDS):
-                async for event, _ in self._agent.watch(thread_id, after=kept[0]["seq"] - 1):
-                    if event["turn"] >= request or event["type"] in ("waiting", "outcome"):
-                        break
-                    if event["type"] == "goal":
-                        events = done.setdefault(event.get("message") or "", [])
-                    elif event["type"] == "spent":
-                        events[:] = [each for each in events if each["type"] != "spent"] + [event]
-                    elif event["type"] in WORK:
-                        events.append(event_view(event))
-        return done
+    async def _add_earlier(self, thread_id: str, conversation: Conversation, turn: int) -> None:
+        """Add what each of the last requests before this one did and cost, the latest first: the talk is shown first.
+
+        The events name the message that began the request.
+        """
+        done: list[Json] = []
+        of_turn = 0
+        turns = range(max(turn - EARLIER_REQUESTS, 1), turn)
+        try:
+            async for event in self._events_back(thread_id, turns):
+                if event["turn"] != of_turn:
+                    of_turn, done = event["turn"], []
+                if event["type"] == "goal" and done:
+                    conversation.add({"type": "earlier", "message": event.get("message") or "", "done": done[::-1]})
+                elif event["type"] in WORK or (event["type"] == "spent" and not _has(done, "spent")):
+                    done.append(event_view(hide_known(event, self._agent.secrets)))
+        except DoneWhenError as error:
+            conversation.add({"type": "note", "text": str(error)})
+
+    async def _events_back(self, thread_id: str, turns: range) -> AsyncIterator[Json]:
+        """Yield the events of these requests, the latest first."""
+        before = None
+        while turns:
+            async with self._agent.storage.reader() as (_, store):
+                events = await store.events.read_back(thread_id, turns, before=before)
+            if not events:
+                return
+            before = events[-1]["seq"]
+            for event in events:
+                yield event
+
+
+def _has(events: list[Json], kind: str) -> bool:
+    return any(event["type"] == kind for event in events)
 
 
 def _without_run(picture: Json) -> Json:

@@ -15,6 +15,8 @@ from donewhen.state.values import storable, storable_text
 
 READ_AT_ONCE = 500
 """The most events that are read at once."""
+MOST_EVENTS = 2**63 - 1
+"""More than any event's number."""
 _INSERT = "INSERT INTO donewhen_events (thread_id, n, turn, event) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 """A statement may be repeated on another connection, without knowing whether it was executed."""
 
@@ -44,6 +46,15 @@ class EventTable:
         rows = await self._store.read_rows(
             "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n > ? AND turn >= ? ORDER BY n LIMIT ?",
             [thread_id, after, turn, READ_AT_ONCE],
+        )
+        return [self._read(thread_id, *row) for row in rows]
+
+    async def read_back(self, thread_id: str, turns: range, *, before: int | None = None) -> list[Json]:
+        """Return the events of these requests before a number, the latest first, at most `READ_AT_ONCE`."""
+        rows = await self._store.read_rows(
+            "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n < ? AND turn >= ? AND turn < ?"
+            " ORDER BY n DESC LIMIT ?",
+            [thread_id, MOST_EVENTS if before is None else before, turns.start, turns.stop, READ_AT_ONCE],
         )
         return [self._read(thread_id, *row) for row in rows]
 

@@ -46,13 +46,13 @@ export class Composer {
 
   // What the words are for: {kind, id}.
   use() {
-    const { mine = [], working, parts } = this.view ?? {};
+    const { mine = [], working, parts, audited } = this.view ?? {};
     const asked = this.wanted && mine.find((each) => each.id === this.wanted.id);
     if (asked) return { kind: this.wanted.how, id: asked.id, asked };
     if (working) return { kind: "tell" };
     if (mine.length) return { kind: "answer", id: mine[0].id, asked: mine[0] };
     if (this.wanted?.how === "instead") return { kind: "instead", id: this.wanted.id };
-    return { kind: parts?.stopped ? "steer" : "goal" };
+    return { kind: parts?.stopped && !audited ? "steer" : "goal" };
   }
 
   show() {

@@ -290,8 +290,11 @@ async function start() {
   });
   takeFiles();
   keepPlace();
-  const linked = () => new URLSearchParams(location.hash.slice(1)).get("thread");
-  addEventListener("hashchange", () => { if (linked() !== thread) open(linked()); });
+  const linked = (name = "thread") => new URLSearchParams(location.hash.slice(1)).get(name);
+  addEventListener("hashchange", () => {
+    if (linked("token")) location.reload(); // server.js takes it
+    else if (linked() !== thread) open(linked());
+  });
   open(linked());
 }
 

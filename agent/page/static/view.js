@@ -18,6 +18,7 @@ export class View {
     this.steps = new Map();
     this.calls = []; // [id, element] of calls at work
     this.made = new Map(); // observation → element of the call that is over
+    this.places = new Map(); // id of an earlier request → what its work is put behind
     this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
     this.told = []; // [text, note] of what was said and is not heard yet
@@ -32,6 +33,7 @@ export class View {
     this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
     switch (event.type) {
       case "picture": this.picture(event); break;
+      case "earlier": this.places.get(event.message)?.after(this.earlier(event.done)); break;
       case "started":
         this.working = true;
         this.stopping = false;
@@ -309,7 +311,7 @@ export class View {
   // What a person does with an answer that is not what they wanted: ask once more, or word the request differently. As
   // with an earlier request, what comes takes its place: a change that was made is asked about before it is made again.
   offerAgain(run) {
-    const goal = this.goalText ?? run.goal, id = this.requestId;
+    const goal = run.goal || this.goalText, id = this.requestId;
     if (!goal || !id) return;
     this.drop("again");
     this.part("again", () => el("div", { className: "under again" },
@@ -352,8 +354,9 @@ export class View {
   picture({ messages, run, request, journal, said = [], place }) {
     this.elsewhere = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
     const talk = [...messages];
-    if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
-    let done = [];
+    this.audited = run?.status === "running" && Boolean(run.answer); // it ended, and an audit of its answer was cut off
+    if (run?.answer && !this.audited && talk.at(-1)?.by === "agent") talk.pop(); // it is drawn with the receipt
+    let asker = "";
     const asked = talk.map((each) => each.by === "user" && !each.steers);
     const found = talk.findIndex((each) => each.id === request); // older versions kept no id
     const last = !run ? -1 : found >= 0 ? found : asked.lastIndexOf(true);
@@ -362,8 +365,8 @@ export class View {
       else if (at === last) this.goal(message.text, message.id);
       else if (asked[at] && (last < 0 || at < last)) this.request(message);
       else this.person(message.text);
-      if (asked[at]) done = message.done ?? [];
-      if (done.length && (asked[at + 1] ?? true)) this.add(this.earlier(done));
+      if (asked[at]) asker = message.id;
+      this.places.set(asker, this.log.lastElementChild);
     }
     if (!run) return;
     this.takeRun(run);

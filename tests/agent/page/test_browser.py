@@ -3,6 +3,7 @@
 With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
 """
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +13,12 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
 from donewhen.workspace import workspace_tools
 from tests.agent.page.test_page import NOTE, READ, READING, agent, edit_note, read_note
 from tests.kit.places import ROOT
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say
-from tests.kit.screens.pages import Gate, served
+from tests.kit.screens.pages import TOKEN, Gate, served
 
 pytestmark = MARKS
 HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script> [x](javascript:window.pwned=1)"
@@ -453,6 +454,88 @@ async def test_a_request_that_was_steered_is_asked_again_as_it_was_asked(tmp_pat
         await tab.wait_for_selector("text=Once more.")
         assert await tab.locator(".user").all_inner_texts() == ["wait"]
         assert [info.goal for info in await agent.threads()] == ["wait"]
+
+
+async def test_a_request_is_made_again_as_it_was_worded() -> None:
+    """Q29: the whole of a long one; one that failed before anything was done is shown and offered like any other."""
+    goal = f"{'x' * 2500} the end"
+    model = ScriptedModel(roles={"triage": [answer("Yes."), answer("Again.")]})
+    async with served(Agent(model, storage="memory:")) as page, browser(page) as tab:
+        await say(tab, goal)
+        await tab.wait_for_selector("text=Yes.")
+        await tab.click("text=Change the request")
+        assert await tab.input_value("#text") == goal
+        await tab.press("#text", "Escape")
+        await tab.click("text=Try again")
+        await tab.wait_for_selector("text=Again.")
+    assert ["the end" in str(request.messages[-1].content) for request in model.requests] == [True] * 2
+    limits: Any = {"limits": {"cost_usd": 1}}
+    unpriced = Agent(ScriptedModel(roles={}), storage="memory:", settings=limits)
+    async with served(unpriced) as page, browser(page) as tab:
+        await say(tab, "two and two")
+        await tab.wait_for_selector(".outcome.failed")
+        await playwright.expect(tab.locator(".user")).to_have_text(["two and two"])
+        await tab.click("text=Change the request")
+        assert await tab.input_value("#text") == "two and two"
+
+
+async def test_an_answer_stays_where_its_audit_was_cut_off(tmp_path: Path) -> None:
+    """C06, U4: it is read, and what is typed is the next request: there is nothing that the words could steer."""
+    begun, storage = asyncio.Event(), f"sqlite:///{tmp_path / 'runs.db'}"
+
+    async def hang(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    roles: Any = {"triage": [call("read_note", path="a"), answer("It says **seven**.")], "judge": [audit(), hang]}
+    async with agent(storage, **roles) as reading:
+        run = await reading.start("what does it say?")
+        audited = asyncio.create_task(reading.audit(run))
+        await begun.wait()
+        audited.cancel()
+        await asyncio.gather(audited, return_exceptions=True)
+    async with served(agent(storage, triage=[answer("Eight.")])) as page, browser(page, language="de-DE") as tab:
+        await tab.locator("#threads button").first.click()
+        await tab.wait_for_selector("strong:text('seven')")
+        await tab.wait_for_selector("button:text('Weiter')")
+        await say(tab, "and the next?")
+        await tab.wait_for_selector("text=Eight.")
+        for _ in range(2):
+            assert await tab.locator(".user").all_inner_texts() == ["what does it say?", "and the next?"]
+            assert await tab.locator("strong:text('seven')").count() == 1
+            assert await tab.locator("details.earlier .call").count() == 1, "what it did stays below it"
+            await tab.reload()
+            await tab.wait_for_selector("text=Eight.")
+
+
+async def test_words_that_nothing_waits_for_are_kept_and_the_way_on_is_named() -> None:
+    """U4: a request that was stopped before it began has no plan to change; “Go on” begins it."""
+    begun = agent(triage=[answer("Four."), answer("Eight.")])
+    async with served(begun) as page, browser(page) as tab:
+        await say(tab, "two and two")
+        await tab.wait_for_selector("text=Four.")
+        thread = (await begun.threads())[0].thread_id
+        stream = begun.stream("four and four", thread_id=thread)
+        async for event in stream:
+            if event["type"] == "started":
+                stream.drain()
+        await tab.wait_for_selector("button:text('Go on')")
+        await say(tab, "quickly")
+        await tab.wait_for_selector(".problem:has-text('press that first')")
+        assert await tab.input_value("#text") == "quickly"
+        await tab.click("text=Go on")
+        await tab.wait_for_selector("text=Eight.")
+
+
+async def test_a_printed_link_is_taken_in_an_open_tab() -> None:
+    """N75: a token in the address is kept and taken out of it, and the tab works with it."""
+    async with served(agent(triage=[answer("Four.")])) as page, browser(page) as tab:
+        await tab.evaluate("localStorage.setItem('donewhen-token', 'of yesterday')")
+        await tab.evaluate(f"location.hash = 'token={TOKEN}'")
+        await tab.wait_for_url(lambda url: "#" not in url)
+        await tab.wait_for_selector(".empty h2")
+        await say(tab, "two and two")
+        await tab.wait_for_selector("text=Four.")
 
 
 async def test_a_conversation_of_another_folder_goes_on_there_alone(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import asyncio
 import json
 import re
 import signal
+import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,16 +155,29 @@ async def test_an_earlier_thread_is_drawn_as_it_stands_and_goes_on(tmp_path: Pat
 
 
 async def test_the_page_shows_the_work_of_the_last_twenty_requests(tmp_path: Path) -> None:
-    """C06, M11: of 25 requests on a thread, so that opening it costs no more with its age."""
+    """C06, M11: of 25 requests on a thread, so that opening it costs no more with its age. A conversation opens, and a
+    request begins, before that is read; the newest comes first."""
     storage = f"sqlite:///{tmp_path / 'runs.db'}"
     async with agent(storage, triage=[answer(str(n)) for n in range(25)]) as own:
         for n in range(25):
             await own.start(f"question {n}", thread_id="t")
-    async with served(agent(storage)) as page, page.client.stream("GET", "/api/threads/t/events") as told:
-        picture = httpx.Response(200, text=await anext(told.aiter_lines())).json()
-    asked = {each["text"]: bool(each["done"]) for each in picture["messages"] if each["by"] == "user"}
-    assert len(asked) == 25
-    assert [text for text, done in asked.items() if done] == [f"question {n}" for n in range(4, 24)]
+    async with served(agent(storage, triage=[answer("25")])) as page:
+        opened = await page.told("t", ends=20, kinds=["earlier"])
+        asked = {each["id"]: each["text"] for each in opened[0]["messages"] if each["by"] == "user"}
+        assert (len(asked), opened[0]["type"]) == (25, "picture")
+        expected = [f"question {n}" for n in range(23, 3, -1)]
+        assert [asked[event["message"]] for event in of(opened, "earlier")] == expected
+        await page.start("question 25", "t")
+        begun = await page.told("t", ends=20, kinds=["earlier"])
+        assert [event["type"] for event in begun[:2]] == ["picture", "started"]
+        assert [asked[event["message"]] for event in of(begun, "earlier")] == ["question 24", *expected[:19]]
+        work = {event["type"] for each in of(begun, "earlier") for event in each["done"]}
+        assert work == {"spent"}
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as rows, rows:
+        rows.execute("UPDATE donewhen_events SET event = '{' WHERE turn = 10")
+    async with served(agent(storage)) as page:
+        opened = await page.told("t", kinds=["note"])
+        assert "damaged" in opened[-1]["text"], "what cannot be read is said, and closes no conversation"
 
 
 async def test_stop_and_go_on() -> None:
