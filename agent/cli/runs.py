@@ -283,10 +283,15 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
             say=say,
             receipts=ReceiptFiles(config.receipt_key),
             also=also,
-            opener=lambda folder: command_line(view.storage, "chat", "--dir", folder),
+            opener=lambda folder: page_command(view, folder),
         )
         asyncio.run(page)
     return 0
+
+
+def page_command(view: StorageView, folder: str) -> str:
+    """Return the command that opens the page of another folder. Pages show it, so the storage has no password there."""
+    return command_line(view.storage and view.location.display, "chat", "--dir", folder)
 
 
 def serve_mcp(view: StorageView, request: RunOptions) -> int:

@@ -4,6 +4,7 @@ A page that opens a thread gets all events from the first one, and then new ones
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -54,6 +55,15 @@ DEMO_GOALS = ("List the files in this folder", "Count the Python files", "Search
 """Example goals that the demo model can handle in any folder; other models have examples in the person's language."""
 _TITLES = ("donewhen", "title")
 """Store namespace of the names that a person gave to threads; deleting a thread deletes its name."""
+
+
+class BegunElsewhere(ResumeError):
+    """A conversation has other tools than those here; `place` says which."""
+
+    def __init__(self, place: Json) -> None:
+        there = f"in {place['folder']}: go on there, with {place['command']}" if place["folder"] else "by other code"
+        super().__init__(f"this conversation was begun {there}")
+        self.place: Json = place
 
 
 class Receipts(Protocol):
@@ -134,7 +144,7 @@ class Conversations:
     async def threads(self, search: str = "", limit: int = 100) -> Json:
         """Return the `threads` that match `search`, latest first, and whether there are `more`.
 
-        Working threads are marked; `title` is a person's name for the thread.
+        Working threads are marked; `title` is a person's name for the thread, `folder` where it was begun, if not here.
         """
         words = search.casefold().split()
         infos = await self._agent.threads(MOST_SEARCHED if words else limit + 1)
@@ -145,7 +155,10 @@ class Conversations:
         here = {row["thread_id"] for row in rows[:limit] if self._is_at_work(row["thread_id"])}
         elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
         at_work = here | {*elsewhere} - {*await self._agent.storage.find_free(elsewhere)}
-        shown = [{**row, "at_work": row["thread_id"] in at_work} for row in rows[:limit]]
+        shown = [
+            {**row, "at_work": row["thread_id"] in at_work, "folder": self._other_folder(row["metadata"]) or ""}
+            for row in rows[:limit]
+        ]
         return {"threads": shown, "more": len(rows) > limit}
 
     async def rename(self, thread_id: str, title: str) -> None:
@@ -324,26 +337,26 @@ class Conversations:
         return self._open[thread_id]
 
     async def _conversation_here(self, thread_id: str) -> Conversation:
-        """Return the followed thread, for work with the tools here. Raises ResumeError if they are not its own."""
+        """Return the followed thread, for work with the tools here. Raises BegunElsewhere."""
         await self._check_place(thread_id)
         return await self._conversation(thread_id)
 
     async def _check_place(self, thread_id: str) -> None:
         if place := await self._other_place(thread_id):
-            where = (
-                f"in {place['folder']}: go on there, with {place['command']}" if place["folder"] else "by other code"
-            )
-            raise ResumeError(f"this conversation was begun {where}")
+            raise BegunElsewhere(place)
 
     async def _other_place(self, thread_id: str) -> Json | None:
         """Return the `folder` of a thread that has other tools than those here, and the `command` that opens it there.
 
         Both are "" if other code began it.
         """
-        folder = (await self._agent.info(thread_id)).metadata.get("dir")
-        if folder == self.folder:
-            return None
-        return {"folder": folder or "", "command": self._opener(folder) if folder else ""}
+        folder = self._other_folder((await self._agent.info(thread_id)).metadata)
+        return None if folder is None else {"folder": folder, "command": self._opener(folder) if folder else ""}
+
+    def _other_folder(self, metadata: Mapping[str, Any]) -> str | None:
+        """Return the folder of a thread that was not begun in the one here, "" if other code began it; else None."""
+        folder = named if isinstance(named := metadata.get("dir"), str) else ""
+        return None if _real_path(folder) == _real_path(self.folder or "") else folder
 
     async def _open_thread(self, thread_id: str) -> Conversation:
         """Return a thread to follow; if another process works on it, its events from now on are added."""
@@ -479,6 +492,14 @@ class Conversations:
             before = events[-1]["seq"]
             for event in events:
                 yield event
+
+
+def _real_path(folder: str) -> str:
+    """Return a folder without symbolic links, so that the same folder is always the same text."""
+    try:
+        return os.path.realpath(folder) if folder else ""
+    except (OSError, ValueError):
+        return folder
 
 
 def _has(events: list[Json], kind: str) -> bool:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from donewhen import DoneWhenError, ResumeError, UnknownThread
-from donewhen.agent.page.conversations import Conversations
+from donewhen.agent.page.conversations import BegunElsewhere, Conversations
 from donewhen.agent.page.dropping import keep_file, picture_type
 from donewhen.clients import catalogue, is_too_deep, known_language, storable
 
@@ -128,7 +128,7 @@ def serve_static(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler for Starlette, with our errors as JSON: `{"error": {"kind", "text"}}`."""
+    """Return the handler for Starlette, with our errors as JSON: `{"error": {"kind", "text"}}`, a `place` too."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -136,7 +136,8 @@ def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]
             return result if isinstance(result, Response) else JSONResponse(storable(result), headers=HEADERS)
         except DoneWhenError as error:
             code = 404 if isinstance(error, UnknownThread) else 409 if isinstance(error, ResumeError) else 400
-            problem = {"kind": type(error).__name__, "text": str(error)}
+            place = {"place": error.place} if isinstance(error, BegunElsewhere) else {}
+            problem = {"kind": type(error).__name__, "text": str(error), **place}
             return JSONResponse({"error": storable(problem)}, code, headers=HEADERS)
 
     return handle

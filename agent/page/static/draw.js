@@ -27,6 +27,9 @@ export const name = (key, amount) => {
 
 export const fill = (text, values) => (text ?? "").replace(/\{(\w+)\}/g, (whole, key) => values[key] ?? whole);
 
+// Where a conversation goes on that was begun elsewhere.
+export const placeText = (place) => fill(place.folder ? words.elsewhere : words.by_code, place);
+
 export const button = (text, onclick, className = "") => el("button", { type: "button", className, onclick }, text);
 
 // A button of one sign, with its meaning in words.

@@ -1,5 +1,5 @@
 // The server of this page. Who asks has the token of the link that the command printed; it is kept for this origin.
-import { words } from "./draw.js";
+import { placeText, words } from "./draw.js";
 
 const KEPT = "donewhen-token";
 const TURN = 20; // milliseconds that events are taken for at a time; then the page may draw, and hear the person
@@ -19,7 +19,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   let text = said;
   try {
     const { error } = JSON.parse(said);
-    text = words[`error_${error.kind}`] ?? error.text;
+    text = error.place ? placeText(error.place) : words[`error_${error.kind}`] ?? error.text;
   } catch { /* not ours: shown as it is */ }
   throw Object.assign(new Error(text), { status: answer.status });
 }

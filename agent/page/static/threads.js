@@ -1,5 +1,5 @@
 // The list of conversations: to find, open, rename and delete them.
-import { $, about, button, confirm, el, fill, sign, words } from "./draw.js";
+import { $, button, confirm, el, fill, sign, words } from "./draw.js";
 import { ask, get, post, thread as at } from "./server.js";
 import { stateOf } from "./view.js";
 
@@ -57,11 +57,10 @@ export class Threads {
   row(row) {
     const current = row.thread_id === this.current;
     const when = row.updated ? new Date(row.updated).toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : "";
-    const folder = row.metadata?.dir && about.folder && row.metadata.dir !== about.folder ? row.metadata.dir : "";
     const open = el("button", { type: "button", className: "open", "aria-current": String(current), onclick: () => this.open(row.thread_id) },
       el("div", { className: "goal", dir: "auto" }, titleOf(row)),
       el("div", { className: "status" }, [stateOf(row), when].filter(Boolean).join(" · ")),
-      folder ? el("div", { className: "status" }, fill(words.of_folder, { folder })) : null);
+      row.folder ? el("div", { className: "status" }, fill(words.of_folder, row)) : null);
     const tools = el("span", { className: "tools" },
       sign("✎", words.rename, () => this.rename(row, item)), sign("✕", words.delete, () => this.remove(row)));
     const item = el("li", { className: row.at_work ? "at_work" : row.status, "data-thread": row.thread_id }, open, tools);

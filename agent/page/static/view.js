@@ -1,6 +1,6 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
 import { Answer } from "./answer.js";
-import { $, argumentsOf, button, copyButton, dialog, el, fill, name, sign, wholeText, words } from "./draw.js";
+import { $, argumentsOf, button, copyButton, dialog, el, fill, name, placeText, sign, wholeText, words } from "./draw.js";
 import { formOf } from "./forms.js";
 import { markdown } from "./markdown.js";
 import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "./rows.js";
@@ -352,7 +352,7 @@ export class View {
 
   // A thread as it stands, of which no events are known.
   picture({ messages, run, request, journal, said = [], place }) {
-    this.elsewhere = place ? fill(place.folder ? words.elsewhere : words.by_code, place) : "";
+    this.elsewhere = place ? placeText(place) : "";
     const talk = [...messages];
     this.audited = run?.status === "running" && Boolean(run.answer); // it ended, and an audit of its answer was cut off
     if (run?.answer && !this.audited && talk.at(-1)?.by === "agent") talk.pop(); // it is drawn with the receipt

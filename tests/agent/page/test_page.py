@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from donewhen import Agent
+from donewhen.agent.cli.runs import page_command
+from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.page import conversations
 from donewhen.agent.page.conversations import DEMO_GOALS
 from donewhen.agent.page.serving import Address
@@ -411,6 +413,34 @@ async def test_pictures_that_are_not_taken_stop_no_request(
         assert (await page.told(thread))[-1]["run"]["answer"] == "Six."
     shown = [json.dumps([message.content for message in request.messages]) for request in model.requests]
     assert [each.count('"base64"') for each in shown] == [seen, seen]
+
+
+async def test_the_folder_of_a_conversation_is_its_real_one(tmp_path: Path) -> None:
+    """R18: through a symbolic link it is the same folder, as an editor names it; what is no folder is of other code;
+    another one is refused with what opens it, which each reader words."""
+    (folder := tmp_path / "real").mkdir()
+    (link := tmp_path / "link").symlink_to(folder)
+    own = agent(triage=lambda *_: ask_user("Which?", ["a", "b"]))
+    async with served(own, dir=str(folder)) as page:
+        for number, where in enumerate((str(link), str(tmp_path), 5, None)):
+            await own.start(f"goal {number}", thread_id=f"t{number}", metadata={"dir": where})
+        listed = {row["thread_id"]: row["folder"] for row in (await page.client.get("/api/threads")).json()["threads"]}
+        assert listed == {"t0": "", "t1": str(tmp_path), "t2": "", "t3": ""}
+        places = [(await page.told(f"t{number}", kinds=["picture"]))[-1]["place"] for number in range(4)]
+        other = {"folder": "", "command": ""}
+        here = {"folder": str(tmp_path), "command": f"donewhen chat --dir {tmp_path}"}
+        assert places == [None, here, other, other]
+        refused = await page.client.post("/api/threads/t1/go-on", json={"steer": "x"})
+        assert (refused.status_code, refused.json()["error"]["place"]) == (409, here)
+        (asked,) = (await page.told("t0", kinds=["picture"]))[-1]["run"]["pending"]
+        await page.answer("t0", asked["id"], "a")
+
+
+def test_the_command_for_another_folder_has_no_password() -> None:
+    """It goes to browsers, and not only to the terminal where the storage was named."""
+    shown = page_command(StorageView("postgresql://me:s3cret@db/runs"), "/there")
+    assert ("s3cret" in shown, "postgresql://me:***@db/runs" in shown) == (False, True)
+    assert page_command(StorageView(None), "/there").endswith(" chat --dir /there")
 
 
 ODD = {
