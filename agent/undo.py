@@ -60,6 +60,8 @@ class UndoneChange:
     refused; `lost`: the replaced content was not kept.
     """
     why: str
+    removes: bool = False
+    """True if the call made the file: undoing it deletes it."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class Undoing:
         changes = tuple(
             UndoneChange(
                 self._prefix + entry["id"], self._prefix + entry["step"], entry["tool"], entry["path"],
-                entry.get("to", ""), result, why,
+                entry.get("to", ""), result, why, "was" in entry and entry["was"] is None,
             )
             for (_, entry), (result, why) in zip(self.entries, outcomes, strict=True)
         )  # fmt: skip

@@ -306,6 +306,7 @@ def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_
 def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
     words = {"restored": "would return" if dry_run else "put back", "refused": "REFUSED", "left": "left as it is"}
     words |= {"unchanged": "nothing to do", "lost": "not undone"}
+    words |= {"restored": "would go" if dry_run else "deleted"} if change.removes else {}
     path = f"{change.to} → {change.path}" if change.to else change.path
     why = f": {change.why}" if change.why else ""
     return f"{words[change.result]:13} {change.id}  {path}{why}"

@@ -219,7 +219,7 @@ export function receiptNode(receipt, run, observe, file) {
 // What would come of undoing changes, or came of it; `carryOut` is asked for where all of it can be undone.
 export function undoNodes(report, carryOut) {
   const row = (each) => el("div", { className: `criterion ${each.result}`, title: each.why },
-    el("span", { className: "verdict" }, words[`undo_${each.result}`]), el("div", { dir: "auto" }, each.to ? `${each.to} → ${each.path}` : each.path));
+    el("span", { className: "verdict" }, words[each.removes && each.result === "restored" ? "undo_removed" : `undo_${each.result}`]), el("div", { dir: "auto" }, each.to ? `${each.to} → ${each.path}` : each.path));
   const beyond = report.beyond.map((each) => el("div", { className: "about" }, `${words.undo_beyond}: [${each.id}] ${each.tool}`));
   const sure = report.status === "undone" && carryOut ? [button(words.undo, carryOut)] : [];
   return [...report.changes.map(row), ...beyond, el("div", { className: "buttons" }, ...sure)];

@@ -456,6 +456,7 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
     execute = [
         call("write_file", path="a.txt", content="ONE\n"),
         call("write_file", path="b.txt", content="TWO\n"),
+        call("write_file", path="c.txt", content="THREE\n"),
         finish_step("Both are rewritten.", "s1.1"),
     ]
     model = ScriptedModel(roles={"triage": [plan], "execute": execute})
@@ -478,6 +479,12 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         assert (tmp_path / "a.txt").read_text() == "one\n"
         await playwright.expect(tab.locator(".answer")).to_contain_text("Put back after the run: a.txt")
         await playwright.expect(other.locator(".answer")).to_contain_text("Put back after the run: a.txt")
+        await rows.nth(2).locator("summary").click()
+        await rows.nth(2).get_by_role("button", name="Put back", exact=True).click()
+        await playwright.expect(tab.locator("dialog .criterion")).to_have_text("will be deletedc.txt")
+        await tab.locator("dialog").get_by_role("button", name="Put back", exact=True).click()
+        await playwright.expect(rows.nth(2).get_by_text("Was put back")).to_be_visible()
+        assert not (tmp_path / "c.txt").exists()
         (tmp_path / "b.txt").write_text("mine\n")
         await tab.click(".receipt > summary")
         await picture(tab, "undo-receipt")
