@@ -12,6 +12,7 @@ from donewhen.graph.step.texts import Texts
 from donewhen.state.channels import Json
 from donewhen.state.errors import UnknownThread
 from donewhen.state.plan.plan import PlanJson
+from donewhen.state.proof.outcome import displaced_line
 from donewhen.state.records import JournalEntry
 from donewhen.state.versions import migrate
 
@@ -35,6 +36,8 @@ class Conversation:
     """
     earlier: Sequence[JournalEntry]
     """The same of the requests before, oldest first, with ids such as `1:s2.3`, as far as later ones may read it."""
+    displaced: str
+    """What requests did whose place the current one took, as a line in its language; "" if nothing."""
     approved: PlanJson | None
     """The plan of the current request as a person, or the settings, approved it; None before that."""
     todos: Sequence[Json]
@@ -51,6 +54,7 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
         messages=values.get("messages") or (),
         observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
         earlier=values.get("before") or (),
+        displaced=displaced_line(values),
         approved=(values.get("approval") or {}).get("plan"),
         todos=values.get("todos") or (),
     )

@@ -104,6 +104,8 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
         body = {**observed.pop(change["id"], {}), **change, **said}
         yield "refusal" if change.get("result") == "refused" else "change", body
         cited.update(change.get("settled") or ())
+    for row in receipt.get("earlier") or ():
+        yield "earlier", row
     for id, body in observed.items():
         if id in cited:
             yield "observation", body

@@ -110,6 +110,7 @@ from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.step.round import spent_by
 from donewhen.graph.sync import finish
+from donewhen.graph.tools.changes import calls_of_requests
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
@@ -569,7 +570,8 @@ class Runner:
                 await self._put_away(thread, snapshot)
             if place:
                 await thread.read()  # ids written from now on sort after the thread's latest state
-                await thread.graph.aupdate_state(place, {"turn": turn - 1}, as_node="deliver")
+                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, kept, turn)}
+                await thread.graph.aupdate_state(place, update, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
@@ -1179,6 +1181,16 @@ async def _find_before(thread: HeldThread, message: str) -> RunnableConfig:
         if message in [each.id for each in begun]:
             return snapshot.parent_config or snapshot.config
     raise ConfigError(f"instead_of: no request of thread {thread.thread_id!r} began with the message {message!r}")
+
+
+async def _displaced_calls(thread: HeldThread, kept: Json, turn: int) -> list[Json]:
+    """Return the calls with effects of all requests that are not in the conversation once request `turn` begins.
+
+    `kept` is the state from which it begins. Whose place a request took that leaves with it now, that is its own.
+    """
+    last = kept.get("turn", 0)
+    before = [{**call, "by": turn if call["by"] > last else call["by"]} for call in kept.get("displaced") or ()]
+    return before + await calls_of_requests(thread.store, thread.thread_id, range(last + 1, turn), turn)
 
 
 _END = object()

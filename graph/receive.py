@@ -39,6 +39,7 @@ from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
 from donewhen.state.plan.text import template_lines
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import entries_for_next_request
+from donewhen.state.proof.outcome import displaced_line
 from donewhen.state.records import EFFECTS
 from donewhen.state.settings import Settings
 from donewhen.state.values import FENCE_BYTES, clean_text, storable, store_label
@@ -101,6 +102,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     named = deps.executors.active.get(settings.executor or "")
     if not_taken := config["configurable"].get(NOT_TAKEN):
         emit_note(runtime, update["language"], "not_taken", names=", ".join(sorted(not_taken)))
+    if line := displaced_line({**state, **update}):
+        emit(runtime, "note", text=line[:500])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
         emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))

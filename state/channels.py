@@ -200,6 +200,8 @@ class RunState(TypedDict, total=False):
     """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList
     """Observations of earlier requests, by ids such as `1:s2.3`, bounded; they can be recalled."""
+    displaced: SeldomList
+    """Calls with effects of requests whose place later ones took, `by` their numbers; see `calls_of_requests`."""
     conversation_end: str
     """The id of the last message when the request began, if that is not the request's own; else ""."""
     background: SeldomDict

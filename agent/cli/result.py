@@ -201,6 +201,9 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
             yield from _detail_lines(row, terminal)
     for row in receipt.get("effects", ()) if details else ():
         yield _effect_line(row, terminal)
+    for row in receipt.get("earlier", ()) if details else ():
+        text, style = _effect_line(row, terminal)
+        yield f"{text} ({terminal.texts('page')['earlier']})", style
     for row in receipt.get("approvals", ()) if details else ():
         if row["kind"] == "effect":
             yield _doubt_line(row, terminal)

@@ -156,6 +156,8 @@ def _show(conversation: Conversation, terminal: Terminal, *, at_work: bool, hint
         terminal.line(speak("page", "background", names=names))
     for words in (*run.receipt.get("heard", ()), *run.receipt.get("late", ())) if run.receipt else ():
         terminal.line(heard_text(words, terminal))
+    if conversation.displaced and not run.receipt:
+        terminal.line(shorten(conversation.displaced, 500), "yellow")
     for pending in run.pending:
         terminal.line(f"\n{terminal.say('waiting')} {pending['id']}", "bold")
         terminal.show(draw_pause(load_pause(pending), terminal))

@@ -456,6 +456,7 @@ class Conversations:
             "place": await self._other_place(thread_id),
             "turn": conversation.request,
             "request": conversation.message_id,
+            "displaced": "" if run.receipt else conversation.displaced,
             "messages": [_message(message) for message in conversation.messages if _is_conversational(message)],
             "run": {**run.to_dict(), "pending": [pause_view(pause) for pause in run.pending]},
             "journal": [observation_view(entry) for entry in observations if entry["tool"]],

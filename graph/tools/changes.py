@@ -7,7 +7,7 @@ thread. `agent/workspace/undo.py` says what an entry holds.
 import asyncio
 import threading
 import uuid
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from langchain_core.tools import ToolException
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.clock import current_clock
-from donewhen.graph.tools.effects import read_all
-from donewhen.state.secrets import CONTEXT, conceal, conceal_part
+from donewhen.graph.tools.effects import read_all, read_entries
+from donewhen.state.secrets import CONTEXT, conceal, conceal_part, redact_json
 from donewhen.state.values import Json, store_label
 
 CHANGES = ("donewhen", "changes")
@@ -119,6 +119,34 @@ async def read_changes(store: BaseStore, thread_id: str) -> list[tuple[str, Json
     """Return the entries of a thread with their keys, the latest first."""
     items = await read_all(store, _namespace(thread_id))
     return sorted(((item.key, dict(item.value)) for item in items), reverse=True, key=lambda each: each[0])
+
+
+async def calls_of_requests(store: BaseStore, thread_id: str, turns: Collection[int], by: int) -> list[Json]:
+    """Return the calls of these requests that took effect, or may have, in the form of observations, the oldest first.
+
+    Their ids name request and step, such as `1:s2`; `by` is the request that took their place. Changes that were undone
+    are left out.
+    """
+    kept = [entry for _, entry in await read_changes(store, thread_id)]
+    stay = {(entry["turn"], entry["step"], entry["tool"]) for entry in kept if not entry.get("undone")}
+    undone = {(entry["turn"], entry["step"], entry["tool"]) for entry in kept} - stay
+    calls = [
+        {
+            "id": f"{entry['turn']}:{entry['step']}",
+            "tool": entry["tool"],
+            "arguments": redact_json(entry["arguments"]),
+            "effect": entry["kind"],
+            "ok": entry["state"] == "done" and entry["result"]["ok"],
+            "unknown": entry["state"] != "done",
+            "failed": entry["state"] == "done" and ((entry["result"]["artifact"] or {}).get("failed") or False),
+            "delegated": "about" in entry,
+            "by": by,
+        }
+        for entry in await read_entries(store, thread_id)
+        if entry["turn"] in turns and (entry["turn"], entry["step"], entry["tool"]) not in undone
+    ]
+    took_effect = [call for call in calls if call["ok"] or call["unknown"] or call["failed"]]
+    return sorted(took_effect, key=lambda call: call["id"])
 
 
 async def mark_undoing(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> Json:

@@ -710,6 +710,16 @@ async def unobserved_writes(
     ]
 
 
+async def read_entries(store: BaseStore, thread_id: str) -> list[Json]:
+    """Return the entries of all calls with effects that the requests of a thread made, or began."""
+    items = await read_all(store, (*NAMESPACE, store_label(thread_id)))
+    return [
+        dict(item.value)
+        for item in items
+        if "turn" in item.value and "kind" in item.value and not item.value.get("scope")
+    ]
+
+
 async def writes_of_request(store: BaseStore, thread_id: str, turn: int) -> set[str]:
     """Return the short keys of a request's writes with a known outcome."""
     filter = {"state": "done", "turn": turn}

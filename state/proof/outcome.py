@@ -9,7 +9,7 @@ from donewhen.state.language.texts import catalogue, say
 from donewhen.state.proof.audit import DOUBTFUL, is_unexplained
 from donewhen.state.proof.evidence import satisfies
 from donewhen.state.proof.journal import canonical_json
-from donewhen.state.proof.receipt import Status, criteria_rows, replaced_rows
+from donewhen.state.proof.receipt import Status, criteria_rows, displaced_rows, replaced_rows
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, record_of
@@ -92,8 +92,10 @@ def to_markdown(lines: Sequence[str]) -> str:
 
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """Return what an answer must not omit: what is unproven, assumed, unfinished, next, or was undone."""
-    kinds = (unproven_lines, _unanswered_lines, unfinished_lines, next_step_lines, late_lines, _undone_lines)
+    """Return what an answer must not omit: what is unproven, assumed, unfinished, next, done earlier, or undone."""
+    kinds = (
+        unproven_lines, _unanswered_lines, unfinished_lines, next_step_lines, late_lines, _earlier_lines, _undone_lines,
+    )  # fmt: skip
     return [line for lines in kinds for line in lines(receipt, language)]
 
 
@@ -212,6 +214,21 @@ def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for everything that the user said when the work was done already."""
     texts = (" ".join(with_name(row.get("name"), row["text"]).split()) for row in receipt.get("late") or ())
     return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in texts]
+
+
+def _earlier_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
+    line = _earlier_line(receipt.get("earlier") or (), language)
+    return [f"- {line}"] if line else []
+
+
+def displaced_line(values: Mapping[str, Any]) -> str:
+    """Return the line that names what requests did whose place the current one took; "" if nothing."""
+    return _earlier_line(displaced_rows(values), str(values.get("language") or "en"))
+
+
+def _earlier_line(rows: Sequence[Mapping[str, Any]], language: str) -> str:
+    calls = [*dict.fromkeys(_named_call(row) for row in rows)]
+    return say(language, "summary", "earlier", calls=_names(calls)) if calls else ""
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

@@ -318,6 +318,10 @@ class Receipt(TypedDict):
     modes: list[ModeRow]
     """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]
+    earlier: NotRequired[list[EffectRow]]
+    """What requests did whose place this one took, with ids of request and step such as `1:s2`: they left the
+    conversation, and what they changed stays changed, unless it was undone.
+    """
     undone: NotRequired[list[UndoneRow]]
     """The changes that were undone after the run."""
     output: OutputRow | None
@@ -378,8 +382,9 @@ class Outcome(TypedDict):
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
-    journal = values.get("journal") or []
+    journal, earlier = values.get("journal") or [], displaced_rows(values)
     return {
+        **({"earlier": earlier} if earlier else {}),
         "goal": conceal(values.get("goal", "")),
         "status": status,
         "code": code,
@@ -442,6 +447,11 @@ def effect_rows(values: Mapping[str, Any]) -> list[EffectRow]:
         if "sources" in row:
             row["sources"] = redact_json(row["sources"])
     return rows
+
+
+def displaced_rows(values: Mapping[str, Any]) -> list[EffectRow]:
+    """Return the calls with effects of the requests whose place this one took."""
+    return [_effect_row(call) for call in values.get("displaced") or () if call["by"] == values.get("turn", 1)]
 
 
 def _why_failed(row: EffectRow, text: str) -> str:

@@ -153,8 +153,8 @@ function auditNode(audit, observe) {
   return el("div", { className: "audit" }, problem, ...missing, ...rows);
 }
 
-// The values of a call that names no path, in one line.
-const valuesOf = (given) => Object.values(given ?? {}).map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(", ").replace(/\s+/g, " ").slice(0, 120);
+// The arguments of a call that names no path, with their names, in one line.
+const valuesOf = (given) => Object.entries(given ?? {}).map(([name, each]) => `${name}: ${typeof each === "string" ? each : JSON.stringify(each)}`).join(", ").replace(/\s+/g, " ").slice(0, 120);
 
 // What became of a call with effects, and who or what says so.
 function effectResult(row) {
@@ -203,8 +203,9 @@ export function receiptNode(receipt, run, observe, file) {
     el("div", { dir: "auto" }, `${MARKS[step.status] ?? ""} `, inline(step.content)),
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
-  const effects = (receipt.effects ?? []).map((each) =>
-    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)} → ${effectResult(each)}`));
+  const effectText = (each) => ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)} → ${effectResult(each)}`;
+  const effects = (receipt.effects ?? []).map((each) => el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), effectText(each)));
+  const earlier = (receipt.earlier ?? []).map((each) => el("div", {}, el("b", {}, `[${each.id}] ${each.tool}`), effectText(each)));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? (each.name ? ` (${each.name})` : "") : ` (${words.by_policy})`}`));
   const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)
@@ -213,7 +214,7 @@ export function receiptNode(receipt, run, observe, file) {
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
   return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
-    el("div", { className: "receipt-step" }, ...list(words.effects, effects), el("div", { className: "buttons back" }), ...list(words.decisions, lines), file));
+    el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.earlier, earlier), el("div", { className: "buttons back" }), ...list(words.decisions, lines), file));
 }
 
 // What would come of undoing changes, or came of it; `carryOut` is asked for where all of it can be undone.

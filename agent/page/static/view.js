@@ -1,6 +1,6 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
 import { Answer } from "./answer.js";
-import { $, argumentsOf, button, copyButton, dialog, el, fill, name, placeText, sign, wholeText, words } from "./draw.js";
+import { $, argumentsOf, button, confirm, copyButton, dialog, el, fill, name, placeText, sign, wholeText, words } from "./draw.js";
 import { formOf } from "./forms.js";
 import { markdown } from "./markdown.js";
 import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "./rows.js";
@@ -313,9 +313,11 @@ export class View {
   offerAgain(run) {
     const goal = run.goal || this.goalText, id = this.requestId;
     if (!goal || !id) return;
+    const retry = () => this.acts.retry(id, goal);
+    const again = run.receipt.changed ? () => confirm(words.try_again, words.instead, words.try_again, retry) : retry;
     this.drop("again");
     this.part("again", () => el("div", { className: "under again" },
-      button(words.try_again, () => this.acts.retry(id, goal), "plain"), button(words.edit_request, () => this.acts.instead(id, goal), "plain")));
+      button(words.try_again, again, "plain"), button(words.edit_request, () => this.acts.instead(id, goal), "plain")));
   }
 
   // --- the way back from what a run changed: beside each change, and for all of them in the receipt
@@ -351,7 +353,7 @@ export class View {
   }
 
   // A thread as it stands, of which no events are known.
-  picture({ messages, run, request, journal, said = [], place }) {
+  picture({ messages, run, request, journal, said = [], place, displaced }) {
     this.elsewhere = place ? placeText(place) : "";
     const talk = [...messages];
     this.audited = run?.status === "running" && Boolean(run.answer); // it ended, and an audit of its answer was cut off
@@ -374,6 +376,7 @@ export class View {
     for (const entry of journal) this.call(entry);
     for (const { question, text } of said) this.exchange(question, text);
     if (this.elsewhere) this.add(el("div", { className: "note", role: "status", dir: "auto" }, this.elsewhere));
+    if (displaced) this.add(el("div", { className: "note", dir: "auto" }, displaced));
     if (run.status === "waiting") this.ask(run.pending);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });

@@ -375,7 +375,8 @@ async def test_long_options_fit_a_phone_and_a_request_is_made_once_more() -> Non
 
 @pytest.mark.parametrize("after_reload", [False, True])
 async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(after_reload: bool) -> None:
-    """F08: the buttons below an answer go the way of the earlier message's ✎: what was done is asked about."""
+    """F08: the buttons below an answer go the way of the earlier message's ✎: it is said that what was done stays
+    done, the payment stays on the page, and it is asked about before it is made again."""
     paid: list[str] = []
 
     def pay(to: str) -> str:
@@ -400,12 +401,20 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
                 await say(tab, "pay R-17, please")
             else:
                 await tab.click("text=Try again")
+                assert "it changed stays changed" in await tab.inner_text("dialog")
+                await tab.locator("dialog").get_by_role("button", name="Try again").click()
+            await tab.wait_for_selector(".card.ask")
+            if after_reload:
+                await tab.reload()
+            await playwright.expect(tab.locator(".note", has_text="Done earlier")).to_contain_text('pay({"to":"R-17"})')
             await tab.click("text=Run it")
             await tab.wait_for_selector(".card.ask b:text-is('pay')")
             assert (paid, await tab.locator(".user").count()) == (["R-17"], 1)
             await tab.click("text=End the run")
             await tab.locator("dialog").get_by_role("button", name="End the run").click()
             await tab.wait_for_selector(".outcome.cancelled")
+            assert "Done earlier in this conversation" in await tab.inner_text(".answer")
+            assert "pay to: R-17 → done" in await tab.text_content(".receipt")
 
 
 @asynccontextmanager

@@ -19,7 +19,9 @@ from donewhen import (
     UnknownThread,
     wait,
 )
+from donewhen.receipts import export_receipt
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.forking import forks
 from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
 from tests.kit.storage.cases import Storage, fresh_url
@@ -416,6 +418,44 @@ async def test_a_request_that_another_one_displaced_is_known_by_its_id(verb: str
         assert [message.text for message in (await agent.conversation("t")).messages][::2] == ["goal 5"]
         await all_known("1", "2", "3", "4", "5")
         assert (await agent.get("t")).goal == "goal 5"
+
+
+@pytest.mark.parametrize("undone", [False, True])
+async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tmp_path: Path) -> None:
+    """F08: by the receipt and its file, of each request that left with it; not what was undone, and
+    not by a later request."""
+
+    def send(to: str) -> str:
+        """Send."""
+        return f"sent to {to}"
+
+    plan = submit_plan([step("s1", tools=["send", "write_file"])], speak="")
+    work = [call("send", to="a"), call("write_file", path="a.txt", content="1"), finish_step("done", "s1.1")]
+    model = ScriptedModel(
+        roles={
+            "triage": [plan, plan, answer("no"), answer("later")],
+            "execute": [*work, call("send", to="b"), finish_step("done", "s1.1")],
+        }
+    )
+    tools = [send, *workspace_tools(tmp_path)]
+    async with Agent(
+        model, tools, storage="memory:", effects={"send": "write"}, settings={"confirm": "never", "approvals": "never"}
+    ) as agent:
+        first = await agent.start("one", thread_id="t", request_id="1")
+        assert "earlier" not in first.receipt
+        if undone:
+            await agent.undo("t")
+        await agent.start("two", thread_id="t", request_id="2", instead_of="1")
+        third = await agent.start("three", thread_id="t", request_id="3", instead_of="2")
+        rows = [(row["id"], row["tool"], row["result"]) for row in third.receipt["earlier"]]
+        assert rows == [
+            ("1:s1", "send", "done"),
+            *([] if undone else [("1:s1", "write_file", "done")]),
+            ("2:s1", "send", "done"),
+        ]
+        assert '"kind":"earlier"' in await export_receipt(agent, "t")
+        later = await agent.start("four", thread_id="t")
+        assert "earlier" not in later.receipt
 
 
 async def test_what_cannot_be_steered_says_why() -> None:
