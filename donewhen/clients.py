@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from donewhen.state.plan.steps import SILENT_ROUNDS
     from donewhen.state.plan.text import (
         chosen_limits,
+        may_change,
         moments_text,
         schedule_lines,
         schedule_text,
@@ -56,7 +57,7 @@ __all__ = [
     "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
     "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
     "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
-    "known_language", "load_pause", "moments_text", "read_all", "read_goal", "read_word", "redact", "redact_json",
+    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_word", "redact", "redact_json",
     "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers",
     "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
@@ -87,7 +88,15 @@ _HOME = {
     "is_plan_text": "state.people.edit",
     "SILENT_ROUNDS": "state.plan.steps",
     **dict.fromkeys(
-        ("chosen_limits", "moments_text", "schedule_lines", "schedule_text", "step_numbers", "tool_texts"),
+        (
+            "chosen_limits",
+            "may_change",
+            "moments_text",
+            "schedule_lines",
+            "schedule_text",
+            "step_numbers",
+            "tool_texts",
+        ),
         "state.plan.text",
     ),
     **dict.fromkeys(("closing_lines", "is_failure"), "state.proof.journal"),

@@ -26,6 +26,7 @@ from donewhen.clients import (
     Json,
     PlanPause,
     blocks_of,
+    catalogue,
     chosen_limits,
     decode_json,
     filled_lines,
@@ -34,6 +35,7 @@ from donewhen.clients import (
     hide_known,
     is_failure,
     load_pause,
+    may_change,
     shown_arguments,
     store_label,
     text_changes,
@@ -590,6 +592,7 @@ def pause_view(pending: Pause) -> Json:
     more: Json = {"question": pause.wording(), "options": pause.choices()}
     if isinstance(pause, PlanPause):
         more |= {"written": pause.editable_plan(), "chosen": [*chosen_limits(pending)]}
+        more["may_change"] = may_change(pending, catalogue(pending.get("language") or "en")["plan"])
     if isinstance(pause, FormPause):
         more["fields"] = form_fields(pause.form)
     if hint := pause.hint():

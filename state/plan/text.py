@@ -30,7 +30,9 @@ def plan_text(pending: Pause, before: Mapping[str, Any] | None = None) -> str:
             lines.append(f"{number}. {_one_line(step.get('content'))} _({say['as_before']})_")
         else:
             lines += _step_lines(number, step, say, pending, numbers)
-    lines += [*_gone_lines(plan, before, language), "", *_changes_line(pending, say)]
+    lines += [*_gone_lines(plan, before, language), ""]
+    if text := may_change(pending, say):
+        lines.append(f"**{say['changes']}:** {text}")
     if template := pending.get("template"):
         lines += [f"**{line}**" for line in template_lines(template, language)]
     if plan.get("schedule"):
@@ -88,16 +90,20 @@ def chosen_limits(pending: Pause) -> dict[str, float]:
     return {key: amount for key, amount in limits if amount is not None and amount != getattr(LIMITS, key, None)}
 
 
-def _changes_line(pending: Pause, say: Mapping[str, str]) -> Iterator[str]:
-    """Yield the line with the tools by which the plan may change something; `schedule_lines` has that of a schedule."""
+def may_change(pending: Pause, say: Mapping[str, str]) -> str:
+    """Return the tools by which the pending plan may change something, each with what its approval covers.
+
+    "" if that is not known, and for a schedule, of which `schedule_lines` says it.
+    """
     plan = pending.get("plan") or {}
     known_writes = [f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ()]
     free = [f"{name} ({say['any_arguments']})" for name in pending.get("writes") or ()]
     covered = {*(pending.get("writes_known") or ()), *(pending.get("writes") or ())}
     asking = [f"{name} ({say['asks_first']})" for name in pending.get("effects") or () if name not in covered]
     alone = any(step.get("executor") for step in plan.get("steps") or ())  # its own tools are not listed
-    if not plan.get("schedule") and (known_writes or free or asking or not alone):
-        yield f"**{say['changes']}:** {', '.join([*known_writes, *free, *asking]) or say['nothing']}"
+    if plan.get("schedule"):
+        return ""
+    return ", ".join([*known_writes, *free, *asking]) or ("" if alone else say["nothing"])
 
 
 def _step_lines(

@@ -20,6 +20,7 @@ from donewhen.clients import (
     ToolPause,
     chosen_limits,
     format_amount,
+    may_change,
     schedule_lines,
     schedule_text,
     shown_arguments,
@@ -80,6 +81,8 @@ def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     ends = _grid(2)
     for number, criterion in enumerate(plan.get("done_when") or []):
         ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
+    if changes := may_change(pending, words):
+        ends.add_row(Text(words["changes"], style="dim"), Text(clean(changes)))
     if plan.get("schedule"):
         ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
     for line in schedule_lines({**pending, "language": terminal.language}):

@@ -33,6 +33,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   const proposed = listed(given);
   now.written ??= proposed; // the list that the text says
   const rows = el("div");
+  const may = el("div", { className: "about may-change", dir: "auto" }, pending.may_change ? [el("b", {}, `${words.changes}: `), pending.may_change] : null);
   const text = area(now.text, words.edit_text, () => { now.text = text.value; changed(); }, { className: "plan-text" });
   const run = button(words.run_it, () => send(now.asText ? asText() : listed(now) === proposed ? { type: "approve" } : asList()));
   const swap = button("", async () => {
@@ -50,6 +51,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   const changed = () => {
     const same = now.asText ? now.text === pending.written && !pending.draft : listed(now) === proposed;
     run.textContent = same ? words.run_it : words.run_edited;
+    may.hidden = !same; // what an edited plan may change is known once it is read
     draft.keep(same && now.asText === given.asText ? null : now);
   };
   const show = () => {
@@ -80,7 +82,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   const goal = (now.plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
   const ask = button(words.ask_changes, () => reply("changes"), "quiet");
   const spoken = [pending.reply, given.plan.speak].filter(Boolean).map((each) => markdown(each));
-  return [...spoken, note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
+  return [...spoken, note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal, may,
     el("div", { className: "buttons" }, run, ask, edit, swap, endRun(send))];
 }
 

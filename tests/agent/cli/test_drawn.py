@@ -30,14 +30,15 @@ def test_no_word_is_broken_and_nothing_is_raw(width: int) -> None:
     where = screen(width=width, live=True)
     check = {"text": "It is there", "check": {"tool": "file_exists", "arguments": {"path": "report.md"}}}
     step = {"id": "s1", "content": WORDS, "done_when": [check], "tools": ["write_file"], "depends_on": []}
-    where.show(
-        draw_pause(load_pause({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}), where)
-    )
+    plan = {"title": WORDS, "steps": [step]}
+    asked = {"kind": "plan", "plan": plan, "limits": LIMITS, "effects": {"write_file": "write"}}
+    where.show(draw_pause(load_pause(asked), where))
     where.legend(where.say("keys_plan"))
     lines = drawn(written(where), width)
     words = " ".join(lines).split()
     assert all(word in words for word in WORDS.split())
     assert "report.md)" in words
+    assert "What may be changed write_file (each call asks first)" in " ".join(words), "as in the text of the plan"
     raw = ("**", "_", "{", "nothing")
     assert not [word for word in words for mark in raw if mark in word and word not in ("file_exists", "write_file")]
     starts = [line.strip()[:1] for line in lines if "[" in line]
