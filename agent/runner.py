@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -576,6 +576,8 @@ class Runner:
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
         change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, kept)}
+        if place:  # what comes after it leaves the conversation
+            change["goals"] = [each.text for each in kept.get("messages") or () if isinstance(each, HumanMessage)]
         graph_input: Json = {"messages": messages}
         return Act(graph_input, request.settings, request.goal, change, fresh=True, request=message, before=put_away)
 

@@ -57,9 +57,9 @@ __all__ = [
     "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
     "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
     "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
-    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_word", "redact", "redact_json",
-    "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers",
-    "storable", "store_label", "text_changes", "tool_texts",
+    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_word", "redact",
+    "redact_json", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text",
+    "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),

@@ -147,13 +147,18 @@ class Conversations:
         """Return the `threads` that match `search`, latest first, and whether there are `more`.
 
         Working threads are marked; `title` is a person's name for the thread, `folder` where it was begun, if not here.
+        Its requests are searched as far as `ThreadInfo.goals` has them.
         """
         words = search.casefold().split()
         infos = await self._agent.threads(MOST_SEARCHED if words else limit + 1)
         async with self._agent.storage.reader() as (_, store):
             titles = await _titles(store)
         rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in infos]
-        rows = [row for row in rows if _contains_all(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
+        rows = [
+            row
+            for row in rows
+            if _contains_all(" ".join([row["title"], *row["goals"], row["goal"], row["thread_id"]]), words)
+        ]
         here = {row["thread_id"] for row in rows[:limit] if self._is_at_work(row["thread_id"])}
         elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
         at_work = here | {*elsewhere} - {*await self._agent.storage.find_free(elsewhere)}

@@ -43,7 +43,8 @@ OPEN = ("queued", "running", "waiting")
 CANCEL_POLL = 1.0
 """Seconds between two checks for a request to cancel."""
 
-GOAL_CHARS = 500
+GOAL_CHARS, GOALS_CHARS = 500, 2000
+"""The most characters of a goal in a row, and of all goals of its thread."""
 QUESTION_CHARS = 300
 ARGUMENTS_CHARS = 4_000
 TEXT_CHARS = 10_000
@@ -93,10 +94,12 @@ class ThreadInfo:
     """The id of the schedule of which it is a run; "" if of none, or if the thread got another request since."""
     moment: str = ""
     """The time of that schedule for which it runs, ISO 8601."""
+    goals: Sequence[str] = ()
+    """The goals of its requests, each shortened, oldest first: the first one, and the latest ones."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
-        return {**vars(self), "pending": list(self.pending)}
+        return {**vars(self), "pending": list(self.pending), "goals": list(self.goals)}
 
 
 def time_text(moment: datetime) -> str:
@@ -119,7 +122,9 @@ async def update_row(
     before = (await store.threads.get(thread_id) if row is None else row) or {"created": now}
     fields = {key: value for key, value in change.items() if value is not None}
     if "goal" in fields:
-        fields["goal"] = _cut(conceal(fields["goal"].strip()[: 2 * GOAL_CHARS]), GOAL_CHARS)
+        fields["goal"] = _short_goal(fields["goal"])
+        earlier = fields.get("goals", before.get("goals", [before.get("goal", "")]))
+        fields["goals"] = _with_goal([*filter(None, map(_short_goal, earlier))], fields["goal"])
     if fields.get("due") == DUE_NOW:
         fields["due"] += now
     if isinstance(fields.get("settings"), Settings):
@@ -132,6 +137,18 @@ async def update_row(
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
     await store.threads.put(thread_id, written, claims=claims)
+
+
+def _short_goal(goal: str) -> str:
+    return _cut(conceal(goal.strip()[: 2 * GOAL_CHARS]), GOAL_CHARS)
+
+
+def _with_goal(goals: list[str], goal: str) -> list[str]:
+    """Return the goals of a thread with the current one; the first stays, and the latest, as far as there is room."""
+    goals = goals if goals[-1:] == [goal] else [*goals, goal]
+    while len(goals) > 2 and sum(map(len, goals)) > GOALS_CHARS:
+        del goals[1]
+    return goals
 
 
 def _end_in(row: Json) -> Json:
@@ -483,6 +500,7 @@ def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         row.get("spent") or {},
         schedule,
         moment,
+        tuple(row.get("goals") or ()),
     )
 
 

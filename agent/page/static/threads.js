@@ -93,4 +93,4 @@ export class Threads {
   }
 }
 
-export const titleOf = (row) => row.title || row.goal || row.thread_id;
+export const titleOf = (row) => row.title || row.goals?.[0] || row.goal || row.thread_id;

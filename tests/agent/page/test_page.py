@@ -302,8 +302,9 @@ async def test_the_page_speaks_the_browsers_language(wanted: str, language: str)
 
 
 async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
-    """N76: by words of name and goal; a name survives the next request and goes with its thread."""
-    triage = [answer(text) for text in ("Four.", "Six.", "Eight.", "Nine.")]
+    """N76: by words of the name and of all requests, the first of which names it; a name survives the next request and
+    goes with its thread. What takes the place of the first request names it."""
+    triage = [answer(text) for text in ("Four.", "Six.", "Eight.", "Nine.", "Ten.")]
     async with served(agent(f"sqlite:///{tmp_path / 'runs.db'}", triage=triage)) as page:
         begun = []
         for goal in ("Two and two", "three and THREE", "four and four"):
@@ -313,7 +314,7 @@ async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
 
         async def listed(**asked: Any) -> list[str]:
             found = (await page.client.get("/api/threads", params=asked)).json()
-            return [row["title"] or row["goal"] for row in found["threads"]] + ["…"] * found["more"]
+            return [row["title"] or row["goals"][0] for row in found["threads"]] + ["…"] * found["more"]
 
         assert await listed(limit=2) == ["four and four", "three and THREE", "…"]
         assert len(await listed(limit="9" * 5000)) == 3, "more digits than Python converts"
@@ -324,7 +325,11 @@ async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
         await page.told(first)
         assert await listed(search="first") == ["The first"]
         await page.send(f"threads/{first}/title", title="")
-        assert await listed(search="again") == ["and again"]
+        assert await listed(search="again two") == ["Two and two"], "last week's conversation keeps its name"
+        message = next(row["id"] for row in (await page.told(first))[0]["messages"] if row["by"] == "user")
+        await page.send("threads", goal="six and six", thread=first, instead_of=message)
+        await page.told(first)
+        assert (await listed(search="six"), await listed(search="again")) == (["six and six"], [])
         assert (await page.client.delete(f"/api/threads/{first}")).status_code == 200
         assert await listed() == ["four and four", "three and THREE"]
         for asked in ("GET events", "POST title", "DELETE "):
