@@ -60,7 +60,7 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
     routes = [
         Route("/", serve_static("page.html")),
         *(Route(f"/{name}", serve_static(name)) for name in STATIC),
-        Route("/api/words", serve_texts),
+        Route("/api/words", serve_texts, methods=["GET", "POST"]),
         Route("/api/about", to_handler(_about)),
         Route("/api/files", to_handler(_drop), methods=["POST"]),
         Route("/api/receipts", to_handler(_verify), methods=["POST"]),
@@ -108,11 +108,12 @@ class Guard:
         origin, token = request.headers.get("origin"), request.headers.get("authorization", "")
         if request.headers.get("host", "") not in self.hosts:
             return "this_machine"
+        if not request.url.path.startswith("/api/"):
+            return ""  # the page itself holds nothing: it says why it is not answered
         if origin is not None and origin.removeprefix("http://") not in self.hosts:
-            return "other_page"
-        if request.url.path.startswith("/api/") and not secrets.compare_digest(
-            token.encode(), f"Bearer {self.token}".encode()
-        ):
+            is_own = request.headers.get("sec-fetch-site") == "same-origin"  # behind a proxy that names another host
+            return "this_machine" if is_own else "other_page"
+        if not secrets.compare_digest(token.encode(), f"Bearer {self.token}".encode()):
             return "link"
         return ""
 

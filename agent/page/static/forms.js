@@ -14,6 +14,13 @@ export function formOf(pending, form) {
   return make(pending, form);
 }
 
+// The words of a form's draft, for whoever has to say them again.
+export function draftText(draft) {
+  if (draft.asText) return draft.text;
+  const steps = draft.plan?.steps?.map((step, at) => [`${at + 1}. ${step.content}`, ...step.done_when.map((each) => `   ${words.done_when}: ${each.text ?? each}`)].join("\n"));
+  return (steps ?? Object.entries(draft).map(([name, value]) => `${name}: ${value}`)).join("\n");
+}
+
 const area = (value, label, oninput, more = {}) => el("textarea", { value, rows: 1, dir: "auto", "aria-label": label, oninput, ...more });
 
 // Ends the whole run: apart from the other buttons, and asked about, because nothing brings it back.
@@ -199,7 +206,8 @@ function argumentsIn(text) {
   try { return JSON.parse(text ?? "null"); } catch { return null; }
 }
 
-// The arguments of a call, a field each: a text as it is, with its line breaks; yes or no as a box; all else as JSON.
+// The arguments of a call, a field each: a text as it is, with its line breaks; yes or no as a box; a number as the
+// browser's language writes it, or with a point; all else as JSON.
 class Arguments {
   constructor(given, kept, changed) {
     this.given = given;
@@ -217,7 +225,7 @@ class Arguments {
       const box = el("input", { type: "checkbox", checked: this.values[name] === "true", onchange: () => keep(String(box.checked)) });
       return el("div", { className: "field" }, el("label", { className: "tick" }, box, name));
     }
-    this.wrong[name] = el("div", { className: "wrong", role: "alert", hidden: true }, words.not_a_value);
+    this.wrong[name] = el("div", { className: "wrong", role: "alert", hidden: true });
     return el("div", { className: "field" }, el("label", { htmlFor: id }, name),
       el("textarea", { id, rows: 1, dir: "auto", value: this.values[name], oninput: ({ target }) => keep(target.value) }), this.wrong[name]);
   }
@@ -232,18 +240,37 @@ class Arguments {
     const read = Object.entries(this.values).map(([name, text]) => {
       if (text === this.texts[name]) return [name, this.given[name]];
       if (typeof this.given[name] === "string") return [name, text];
-      try {
-        const value = JSON.parse(text);
-        if (this.wrong[name]) this.wrong[name].hidden = true;
-        return [name, value];
-      } catch {
-        this.wrong[name].hidden = false;
-        whole = false;
-        return [name, text];
-      }
+      const { value, problem } = typeof this.given[name] === "number" ? readNumber(text) : readJson(text);
+      if (this.wrong[name]) Object.assign(this.wrong[name], { hidden: !problem, textContent: problem ?? "" });
+      if (problem) whole = false;
+      return [name, value];
     });
     return whole ? Object.fromEntries(read) : null;
   }
+}
+
+function readJson(text) {
+  try { return { value: JSON.parse(text) }; } catch { return { problem: words.not_a_value }; }
+}
+
+// A number as JSON or the browser's language writes it: {value}, or {problem}. Three digits after the only point or comma
+// may be thousands where the language writes them so; that is asked back, not guessed.
+function readNumber(text) {
+  const given = text.trim().replace(/^[−‐]/, "-").replace(/\s/g, "");
+  const parts = new Intl.NumberFormat(navigator.language, { useGrouping: true }).formatToParts(-1234567.8);
+  const part = (type) => parts.find((each) => each.type === type)?.value.trim() ?? "";
+  const [group, decimal] = [part("group"), part("decimal")];
+  const [whole, after, ...more] = given.split(group || " ");
+  if (/^-?[1-9]\d{0,2}$/.test(whole) && /^\d{3}$/.test(after ?? "") && !more.length && ".,".includes(group)) {
+    return { problem: fill(words.which_number, { text: given, whole: `${whole}${after}`, decimal: `${whole}${decimal}${after}` }) };
+  }
+  if (/^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(given)) return { value: Number(given) };
+  const grouped = group && given.split(decimal)[0].includes(group);
+  const [before, fraction, ...others] = (grouped ? given.replaceAll(group, "") : given).split(decimal);
+  const fits = !grouped || given.split(decimal)[0].split(group).every((each, at) => (at ? /^\d{3}$/ : /^-?\d{1,3}$/).test(each));
+  const plain = fraction === undefined ? before : `${before}.${fraction}`;
+  if (fits && !others.length && /^-?\d+(\.\d+)?$/.test(plain)) return { value: Number(plain) };
+  return { problem: words.not_a_number };
 }
 
 const asField = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));

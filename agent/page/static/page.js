@@ -17,7 +17,8 @@ async function said(asking) {
   try {
     return await asking;
   } catch (error) {
-    view.problem(error.status ? error.message : words.lost);
+    if (error.status) view.problem(error.message);
+    else view.notSent(words.not_sent);
     throw error;
   }
 }
@@ -120,6 +121,7 @@ function hold() {
 async function answer(id, value) {
   const asked = view;
   asked.working = true;
+  asked.answering = true;
   asked.disable(true);
   composer.show();
   busy();
@@ -130,6 +132,7 @@ async function answer(id, value) {
     toEnd();
   } catch (error) {
     asked.working = false;
+    asked.answering = false;
     asked.disable(false);
     composer.show();
     busy();
@@ -261,7 +264,8 @@ function takeFiles() {
 
 async function start() {
   try {
-    Object.assign(words, await get(`words?languages=${encodeURIComponent(navigator.languages.join(","))}`));
+    // A POST has the page's origin: where that is refused, as behind a proxy, it is said now and not at the first answer.
+    Object.assign(words, await post(`words?languages=${encodeURIComponent(navigator.languages.join(","))}`, {}));
     Object.assign(about, await get("about"));
   } catch (error) {
     return $("log").append(el("div", { className: "empty" }, error.message));
@@ -280,9 +284,10 @@ async function start() {
   }
   theme(draft("theme"));
   composer = new Composer(send);
-  threads = new Threads(open, (error) => view.problem(error.message));
+  threads = new Threads(open, (error) => view.problem(error.message), () => view.drop("not_sent"));
   $("menu").addEventListener("click", () => menu(!$("side").classList.contains("open")));
   addEventListener("keydown", (event) => { if (event.key === "Escape") menu(false); });
+  addEventListener("online", () => threads.refresh());
   $("new").addEventListener("click", () => open(null));
   $("stop").addEventListener("click", () => {
     $("stop").disabled = true;

@@ -139,7 +139,7 @@ function auditParts(receipt) {
   const audit = receipt.audit, sentences = audit?.sentences ?? [];
   if (!audit) return receipt.looked === false && receipt.changed === false ? [words.no_look] : [];
   const shown = sentences.filter((each) => each.shown === "yes").length;
-  return [sentences.length ? fill(words.shown_by, { shown, all: sentences.length }) : words.not_audited];
+  return [sentences.length ? fill(words.audited, { shown, all: sentences.length }) : words.not_audited];
 }
 
 // Every sentence of the answer with the judge's mark; the observations that it rests on are a click away.
@@ -223,5 +223,6 @@ export function undoNodes(report, carryOut) {
     el("span", { className: "verdict" }, words[each.removes && each.result === "restored" ? "undo_removed" : `undo_${each.result}`]), el("div", { dir: "auto" }, each.to ? `${each.to} → ${each.path}` : each.path));
   const beyond = report.beyond.map((each) => el("div", { className: "about" }, `${words.undo_beyond}: [${each.id}] ${each.tool}`));
   const sure = report.status === "undone" && carryOut ? [button(words.undo, carryOut)] : [];
-  return [...report.changes.map(row), ...beyond, el("div", { className: "buttons" }, ...sure)];
+  const stays = report.status === "refused" ? [el("p", { role: "alert" }, words.undo_stays)] : [];
+  return [...report.changes.map(row), ...stays, ...beyond, el("div", { className: "buttons" }, ...sure)];
 }

@@ -8,10 +8,11 @@ const POLL = 10_000; // milliseconds; other processes work on threads too
 const PAUSE = 200; // after a letter of a search
 
 export class Threads {
-  // `open(id)` shows a thread, null a new one; `failed(error)` says what went wrong.
-  constructor(open, failed) {
+  // `open(id)` shows a thread, null a new one; `failed(error)` says what went wrong; `reached()`: the server answers.
+  constructor(open, failed, reached) {
     this.open = open;
     this.failed = failed;
+    this.reached = reached;
     this.limit = PAGE;
     this.current = null;
     this.rows = [];
@@ -37,6 +38,7 @@ export class Threads {
       if (error.status) this.failed(error);
       return;
     }
+    this.reached();
     if (asked !== this.asked) return; // a later one was asked for
     const drawn = JSON.stringify([found, search, this.current]);
     if (drawn === this.drawn) return;

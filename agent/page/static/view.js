@@ -1,7 +1,7 @@
 // One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
 import { Answer } from "./answer.js";
 import { $, argumentsOf, button, confirm, copyButton, dialog, el, fill, name, placeText, sign, wholeText, words } from "./draw.js";
-import { formOf } from "./forms.js";
+import { draftText, formOf } from "./forms.js";
 import { markdown } from "./markdown.js";
 import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "./rows.js";
 
@@ -23,6 +23,8 @@ export class View {
     this.meter = new Map();
     this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
+    this.unsent = new Map(); // question → what was changed in its form here and is not sent
+    this.answering = false; // an answer of this window is on its way
     this.elsewhere = ""; // where it goes on, if not here
     this.working = false;
     this.stalled = 0;
@@ -98,9 +100,14 @@ export class View {
     delete this.parts[name];
   }
 
-  problem(text) {
-    this.part("problem", () => el("div", { className: "problem", role: "alert" })).replaceChildren(text);
-    this.log.append(this.parts.problem);
+  problem(text, name = "problem") {
+    this.part(name, () => el("div", { className: "problem", role: "alert" })).replaceChildren(text);
+    this.log.append(this.parts[name]);
+  }
+
+  // What was typed did not reach the server; this stays until it is reached again.
+  notSent(text) {
+    this.problem(text, "not_sent");
   }
 
   // --- the talk
@@ -255,7 +262,7 @@ export class View {
         shut: !this.mine.includes(each),
         send: this.elsewhere ? null : (value) => this.acts.answer(each.id, value),
         reply: (how) => this.acts.reply(each.id, how),
-        draft: this.acts.draft(each.id),
+        draft: this.draft(each.id),
         planText: (edited) => this.acts.planText(each.id, edited),
         observe: this.observe,
       });
@@ -267,7 +274,29 @@ export class View {
     this.news = this.parts.ask;
   }
 
+  // The draft of a form, which is known here as long as it is not sent.
+  draft(id) {
+    const { read, keep } = this.acts.draft(id);
+    return { read, keep: (value) => {
+      if (value) this.unsent.set(id, value);
+      else this.unsent.delete(id);
+      keep(value);
+    } };
+  }
+
+  // Another window answered: what was changed here and not sent is shown, so that it can be said again.
+  showUnsent() {
+    if (!this.answering) {
+      for (const value of this.unsent.values()) {
+        this.add(el("div", { className: "problem unsent", role: "alert" }, words.answered_elsewhere, el("pre", { dir: "auto" }, draftText(value))));
+      }
+    }
+    this.unsent.clear();
+    this.answering = false;
+  }
+
   answered() {
+    this.showUnsent();
     for (const name of ["ask", "problem", "stopped", "again"]) this.drop(name);
     if (this.parts.plan) this.parts.plan.hidden = false;
     this.pending = [];

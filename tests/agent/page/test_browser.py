@@ -4,6 +4,7 @@ With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
 """
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -352,6 +353,44 @@ async def test_the_arguments_of_a_call_are_edited_one_by_one() -> None:
         await tab.click("text=Run this call")
         await tab.wait_for_selector(".receipt")
     assert made == [("one\n“two”", 3, True)]
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "asked", "wrong", "meant"),
+    [
+        ("de-DE", "184,30", "1.234", "„1.234“ kann zweierlei heißen: 1234 oder 1,234 schreiben.", 184.3),
+        ("en-US", "1,184.30", "1,234", "“1,234” can be read in two ways: write 1234 or 1.234.", 1184.3),
+    ],
+)
+async def test_a_number_is_read_as_the_browser_writes_it(
+    language: str, typed: str, asked: str, wrong: str, meant: float
+) -> None:
+    """Q29: the decimal comma counts; what may be thousands is asked back and never paid; other words are no number."""
+    paid: list[float] = []
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    plan = submit_plan([{"content": "Pay it", "done_when": ["paid"], "tools": ["pay"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("pay", amount=900.5), finish_step("paid", "s1.1")]})
+    paying = Agent(model, [pay], storage="memory:", settings={"approvals": "each"})
+    async with served(paying) as page, browser(page, language=language) as tab:
+        await say(tab, "pay it")
+        await tab.get_by_role("button", name=re.compile("^(Run it|Ausführen)$")).click()
+        await tab.wait_for_selector(".card.ask h2:text-is('pay')")
+        buttons = tab.locator(".card.ask .buttons button")
+        await buttons.nth(2).click()
+        for text, why in ((asked, wrong), ("viel", "Zahl" if language == "de-DE" else "number")):
+            await tab.fill("#argument-amount", text)
+            await buttons.first.click()
+            await playwright.expect(tab.locator(".field .wrong")).to_contain_text(why)
+        assert paid == []
+        await tab.fill("#argument-amount", typed)
+        await buttons.first.click()
+        await tab.wait_for_selector(".receipt")
+    assert paid == [meant]
 
 
 async def test_long_options_fit_a_phone_and_a_request_is_made_once_more() -> None:

@@ -279,6 +279,10 @@ async def test_who_may_not_speak() -> None:
             assert refused.status_code == 403, headers
             german = await page.client.get("/api/about", headers={**headers, "accept-language": "de-AT,de;q=0.9"})
             assert "Seite" in german.text or "Link" in german.text, "it is said in the browser's language"
+        proxied = {"origin": "http://office.example", "sec-fetch-site": "same-origin", "accept-language": "de"}
+        assert (await page.client.get("/page.js", headers=proxied)).status_code == 200, "it says why below"
+        begun = await page.client.post("/api/words", json={}, headers=proxied)
+        assert (begun.status_code, begun.text) == (403, "Diese Seite antwortet nur diesem Rechner.")
         shown = await page.client.get("/", headers={"authorization": ""})
         assert shown.status_code == 200
         assert TOKEN not in shown.text

@@ -448,6 +448,37 @@ async def test_a_restart_leaves_open_tabs_alone(tmp_path: Path) -> None:
                 await tab.wait_for_selector(".receipt")
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_what_is_sent_without_a_connection_says_so(begun: bool) -> None:
+    """N75: it stays in the box with a notice that goes when the server is reached again; sent again, it is taken."""
+    async with served(agent(triage=[answer("Two."), answer("Four.")])) as page, browser(page, away=True) as tab:
+        if begun:
+            await say(tab, "one and one")
+            await tab.wait_for_selector("text=Two.")
+        await tab.context.set_offline(True)
+        await say(tab, "two and two")
+        await tab.wait_for_selector("text=this did not arrive")
+        await tab.context.set_offline(False)
+        await tab.wait_for_selector(".problem", state="detached")
+        assert await tab.input_value("#text") == "two and two"
+        await tab.press("#text", "Enter")
+        await tab.wait_for_selector("text=Four." if begun else "text=Two.")
+
+
+async def test_what_was_changed_is_shown_when_another_window_answers() -> None:
+    """R14: the edits of a plan that were not sent, in the window where they were made alone."""
+    async with served(agent(triage=[submit_plan([READ])], execute=READING)) as page, browser(page) as tab:
+        await asked(tab)
+        other = await tab.context.new_page()
+        await other.goto(tab.url)
+        await other.locator(".edit .row > textarea").fill("Only look at it")
+        await tab.click("text=Run it")
+        await playwright.expect(other.locator(".unsent")).to_contain_text("1. Only look at it")
+        await other.wait_for_selector(".receipt")
+        await playwright.expect(other.locator(".unsent")).to_have_count(1)
+        assert await tab.locator(".unsent").count() == 0
+
+
 async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
     """0071: “Put back” beside a change says what comes back; one that changed since is named; another tab sees it."""
     (tmp_path / "a.txt").write_text("one\n")
@@ -490,6 +521,7 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         await picture(tab, "undo-receipt")
         await tab.get_by_role("button", name="Put back all changes").click()
         await playwright.expect(tab.locator("dialog .refused")).to_have_text("changed sinceb.txt")
+        assert "Nothing was put back" in await tab.inner_text("dialog [role=alert]")
         assert await tab.locator("dialog .buttons button").count() == 0
         assert await axe(tab) == []
         assert (tmp_path / "b.txt").read_text() == "mine\n"
