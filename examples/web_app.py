@@ -1,9 +1,10 @@
 """Goals, their events and answers over HTTP: runs outlive the request, the client and the process that took them.
 
 Run: uvicorn --factory web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set. Without
-that limit an open stream of events keeps a deployment waiting. Needs a model and `pip install fastapi uvicorn`. With
-users, pass `user_of`: nobody then reads or answers the goals of another user, except a question that is for them by
-`answered_by`: they find it by `GET /questions`, and see its goal until it is answered.
+that limit an open stream of events keeps a deployment waiting. Behind a proxy that cuts off a path, name it with
+--root-path. Needs a model and `pip install fastapi uvicorn`. With users, pass `user_of`: nobody then reads or answers
+the goals of another user, except a question that is for them by `answered_by`: they find it by `GET /questions`, and
+see its goal until it is answered.
 """
 
 import asyncio
@@ -76,12 +77,14 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         return {"questions": theirs, "cursor": page.cursor}
 
     @app.post("/goals", status_code=202, responses=LATER)
-    async def start(body: dict[str, Any], response: Response, user: Annotated[str, Depends(user_of)]) -> dict[str, Any]:
+    async def start(
+        body: dict[str, Any], request: Request, response: Response, user: Annotated[str, Depends(user_of)]
+    ) -> dict[str, Any]:
         """`{goal, id?, thread?}`: with an id of the client's own, what is sent twice is carried out once."""
         id = body.get("id")
         ids = {"request_id": f"{quote(user, safe='')}:{id}" if user and id else id, "thread_id": body.get("thread")}
         thread = await agent.submit(body.get("goal"), owner=user, **ids)
-        response.headers["Location"] = f"/goals/{quote(thread, safe='')}"
+        response.headers["Location"] = f"{request.scope.get('root_path', '')}/goals/{quote(thread, safe='')}"
         return {"thread": thread}
 
     @app.get("/goals/{thread}")

@@ -8,7 +8,7 @@ from donewhen.graph.executors.relay import relayed_answer, review_decision
 from donewhen.graph.pauses.pause import STEP_ID, OpenPause, PermissionPause, ResolvedAnswer, all_options
 from donewhen.state.channels import Json
 from donewhen.state.language.short_replies import read_word, says_plain_yes
-from donewhen.state.language.texts import Unclear, say, say_why, unclear
+from donewhen.state.language.texts import Unclear, match_option, say, say_why, unclear
 from donewhen.state.people.answers import (
     Answer,
     AnswerKind,
@@ -211,13 +211,20 @@ class EffectPause(CallPause):
 
     def choices(self) -> list[str]:
         """Return all options, if not only some were given."""
-        return all_options(self.options, self.topic, self.spoken)
+        return all_options(self.options, "once_more" if self.asks_again else self.topic, self.spoken)
+
+    @property
+    def asks_again(self) -> bool:
+        """True if the call was made, and the question is whether to make it once more."""
+        return bool(self.options) and match_option(self.options[0], "once_more")[0] is not None
 
     def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
-        """Return an option; ask back for all words that do not say whether it happened."""
+        """Return an option; ask back for all words that do not say whether it happened, or happens once more."""
         text, key, rest = self.named_option(shape)
         if key and not rest:
             return Answer(key)
+        if self.asks_again and read_word(text) in ("yes", "no"):
+            return Answer("not_happened" if read_word(text) == "yes" else "happened")
         if says_plain_yes(text):  # “go ahead” is a yes too, but not to whether it happened
             return Answer("happened")
         if read_word(text) == "no":

@@ -71,7 +71,8 @@ def checklist(
     rows = []
     for step in (plan or {}).get("steps", ()):
         status = record_of(steps, step["id"])["status"]
-        content = f"{step['content']} ({status})" if status in ENDED_BADLY else step["content"]
+        word = catalogue(language)["summary"].get(status, status)
+        content = f"{step['content']} ({word})" if status in ENDED_BADLY else step["content"]
         rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
     last = {
         "id": "answer",

@@ -172,11 +172,12 @@ def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
 def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> EffectPause:
     """Return the pause that asks people whether a write took effect."""
     language, arguments = state["language"], conceal_json(unknown.arguments or call["args"])
-    happened, not_happened, _ = option_texts(language, "effect")
+    labels = "once_more" if unknown.why == "made" else "effect"
+    happened, not_happened, _ = option_texts(language, labels)
     parts = {"call": f"{call['name']}({canonical_json(arguments)[:500]})", "step": unknown.step or "?"}
     question = say(language, "call", unknown.why, **parts, happened=happened, not_happened=not_happened)
     fields: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
-    options = option_texts("en", "effect")
+    options = option_texts("en", labels)
     return EffectPause.ask(_pause_id("effect", call, state), question, options=options, **fields)
 
 

@@ -30,6 +30,18 @@ def user_of(request: Request) -> str:
     return request.headers["x-user"]
 
 
+async def test_below_a_path_the_location_is_where_a_client_finds_it(tmp_path: Path) -> None:
+    """R04: a proxy that cuts off a path is named by `--root-path`."""
+    app = create(Agent(sending(tools=["send"]), [Outbox().tool()], storage=tmp_path / "runs.db"))
+    transport = httpx.ASGITransport(app, root_path="/office")
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        started = await client.post("/goals", json={"goal": "do it", "id": "t"})
+        assert started.headers["location"] == "/office/goals/t"
+
+
 async def test_a_run_over_http(tmp_path: Path) -> None:
     """R04, S01: one run and one effect of two clicks; the events go on where the client was."""
     outbox = Outbox()

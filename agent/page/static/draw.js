@@ -125,7 +125,8 @@ export function argumentsOf(call, observe) {
 function sourceOf({ argument, value, source }, name, observe) {
   const inside = argument === name ? "" : `${argument.slice(name.length)} `;
   if (!source) return el("div", { className: "source none" }, "← ", inside, fill(words.source.none, { value }));
-  const text = fill(words.source[source.kind === "plan" && source.at ? "step" : source.kind] ?? source.kind, source).trim();
+  const ofStep = source.kind === "plan" && source.at;
+  const text = fill(words.source[ofStep ? "step" : source.kind] ?? source.kind, ofStep ? { at: observe.number(source.at) } : source).trim();
   const result = ["result", "expression"].includes(source.kind);
   return el("div", { className: "source" }, "← ", inside, result ? button(text, () => observe(source.at, source.kind === "result" ? value : ""), "evidence") : text);
 }

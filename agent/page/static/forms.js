@@ -136,7 +136,7 @@ function stepRow(steps, at, pending, redraw, changed) {
       sign("↓", words.down, () => move(1, "[data-move=down]"), { disabled: at === steps.length - 1, "data-move": "down", "data-off": String(at === steps.length - 1) }),
       sign("✕", words.remove, remove, { disabled: steps.length === 1, "data-off": String(steps.length === 1) })),
     el("div", { className: "below" }, ...criteria,
-      el("div", { className: "foot" }, toolsOf(step, pending, changed), el("span", { className: "about" }, stepAbout(step, { tools: false })), add)));
+      el("div", { className: "foot" }, toolsOf(step, pending, changed), el("span", { className: "about" }, stepAbout(step, (id) => steps.findIndex((each) => each.id === id) + 1 || id, { tools: false })), add)));
 }
 
 const MANY = 10; // tools from which on there is a field to find one

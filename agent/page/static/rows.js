@@ -93,7 +93,7 @@ export class Step {
     this.node.className = `step ${this.status}`;
     this.mark.textContent = MARKS[this.status] ?? "☐";
     this.state.textContent = words[`step_${this.status}`] ?? "";
-    if (step) this.about.textContent = stepAbout(step);
+    if (step) this.about.textContent = stepAbout(step, this.observe.number);
     if (criteria && !verdicts) this.criteria.replaceChildren(...criteria.map((each) => criterionNode(each.text ?? each, "")));
     if (verdicts?.length) this.criteria.replaceChildren(...verdicts.map((each) => criterionNode(each.text, each.verdict, each, this.observe)));
     if (result && result !== this.result) {
@@ -111,10 +111,10 @@ export class Step {
 }
 
 // What is to be said of a step beside its content and its criteria.
-export function stepAbout(step, { tools = true } = {}) {
+export function stepAbout(step, number, { tools = true } = {}) {
   return [
     tools && step.tools?.length && `${words.tools}: ${step.tools.join(", ")}`,
-    step.depends_on?.length && `${words.after}: ${step.depends_on.join(", ")}`,
+    step.depends_on?.length && `${words.after}: ${step.depends_on.map(number).join(", ")}`,
     step.executor && `${words.executor}: ${step.executor}`,
   ].filter(Boolean).join(" · ");
 }
@@ -208,7 +208,7 @@ export function receiptNode(receipt, run, observe, file) {
   const earlier = (receipt.earlier ?? []).map((each) => el("div", {}, el("b", {}, `[${each.id}] ${each.tool}`), effectText(each)));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? (each.name ? ` (${each.name})` : "") : ` (${words.by_policy})`}`));
-  const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: each.step }) : words.heard})`)
+  const heard = (receipt.heard ?? []).map((each) => `${each.text} (${each.step ? fill(words.heard_step, { step: observe.number(each.step) }) : words.heard})`)
     .concat((receipt.late ?? []).map((each) => `${each.text} (${words.late})`));
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));

@@ -13,7 +13,7 @@ export class View {
     this.acts = acts;
     this.meterNode = meter;
     log.replaceChildren();
-    this.observe = this.observe.bind(this);
+    this.observe = Object.assign(this.observe.bind(this), { number: (id) => this.number(id) });
     this.parts = {}; // what there is one of, by name
     this.steps = new Map();
     this.calls = []; // [id, element] of calls at work
@@ -45,7 +45,7 @@ export class View {
       case "goal": this.goal(event.text, event.message); break;
       case "answered": this.exchange(event.question, event.text); break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
-      case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: event.step }) : words.heard); break;
+      case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: this.number(event.step) }) : words.heard); break;
       case "late": this.heard(event.text, words.late); break;
       case "unseen": this.add(el("div", { className: "note" }, fill(words.unseen, event))); break;
       case "note": this.add(el("div", { className: "note", dir: "auto" }, event.text)); break;
@@ -173,6 +173,11 @@ export class View {
   }
 
   // --- the plan and its work
+
+  // The number by which people know a step; its id if the plan has it no more.
+  number(id) {
+    return [...this.steps.keys()].indexOf(id) + 1 || id;
+  }
 
   // What is looked at before there is a plan.
   planning() {

@@ -450,6 +450,8 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
             await tab.click("text=Run it")
             await tab.wait_for_selector(".card.ask b:text-is('pay')")
             assert (paid, await tab.locator(".user").count()) == (["R-17"], 1)
+            options = await tab.locator(".card.ask .options button").all_inner_texts()
+            assert options == ["not once more", "once more", "skip"], "they say what happens"
             await tab.click("text=End the run")
             await tab.locator("dialog").get_by_role("button", name="End the run").click()
             await tab.wait_for_selector(".outcome.cancelled")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language.texts import LANGUAGES, catalogue, known_language, say
+from donewhen.graph.people.tasks import checklist
+from donewhen.state.language.texts import LANGUAGES, catalogue, known_language, option_texts, say
 from donewhen.state.people.amounts import example_amount, read_amounts
 from donewhen.state.people.answers import Answer
 from donewhen.state.proof.outcome import summary
@@ -47,6 +48,27 @@ def test_every_pause_is_shown_in_every_language(kind: str, language: str) -> Non
         assert [getattr(answer, "kind", None) for answer in kinds] == ["approve", None, "reject", "cancel"]
     else:
         assert all(isinstance(answer, Answer) for answer in kinds)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_question_whether_to_do_it_once_more_is_answered_as_it_is_asked(language: str) -> None:
+    """Q11, F08: of a write that was made, the options say what happens, and yes makes it a second time; of one that was
+    cut off, yes says that it happened."""
+    made = pending("effect", language=language, options=option_texts("en", "once_more"))
+    assert options(made) == option_texts(language, "once_more") != option_texts(language, "effect")
+    kinds = [read_answer(option, made).kind for option in options(made)]
+    assert kinds == ["happened", "not_happened", "skip"]
+    yes, no = (catalogue(language)["words"][word].split("|")[0].strip() for word in ("yes", "no"))
+    assert [read_answer(word, made) for word in (yes, no)] == [Answer("not_happened"), Answer("happened")]
+    assert read_answer(yes, pending("effect", language=language)) == Answer("happened")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_checklist_has_no_word_of_another_language(language: str) -> None:
+    """Q11: what became of a step stands behind its words in the language of the run."""
+    plan, skipped = {"steps": [{"id": "s1", "content": "A"}]}, {"s1": {"status": "skipped"}}
+    row, _ = checklist(plan, skipped, language, answered=True)  # type: ignore[arg-type]
+    assert row["content"] == f"A ({catalogue(language)['summary']['skipped']})"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
