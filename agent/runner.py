@@ -554,7 +554,7 @@ class Runner:
         message = str(messages[-1].id)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
-        place, kept, values = None, None, snapshot.values if snapshot else {}
+        place, kept, values = None, dict[str, Any](), snapshot.values if snapshot else {}
         if request.instead_of:
             place = await _find_before(thread, request.instead_of)
             kept, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
@@ -575,7 +575,7 @@ class Runner:
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
-        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, kept)}
+        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, kept if place else None)}
         if place:  # what comes after it leaves the conversation
             change["goals"] = [each.text for each in kept.get("messages") or () if isinstance(each, HumanMessage)]
         graph_input: Json = {"messages": messages}

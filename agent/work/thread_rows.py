@@ -123,7 +123,7 @@ async def update_row(
     fields = {key: value for key, value in change.items() if value is not None}
     if "goal" in fields:
         fields["goal"] = _short_goal(fields["goal"])
-        earlier = fields.get("goals", before.get("goals", [before.get("goal", "")]))
+        earlier: Any = fields.get("goals", before.get("goals", [before.get("goal", "")]))
         fields["goals"] = _with_goal([*filter(None, map(_short_goal, earlier))], fields["goal"])
     if fields.get("due") == DUE_NOW:
         fields["due"] += now

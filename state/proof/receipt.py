@@ -382,9 +382,8 @@ class Outcome(TypedDict):
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Return the receipt as JSON: what was planned, executed, claimed and verified."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
-    journal, earlier = values.get("journal") or [], displaced_rows(values)
-    return {
-        **({"earlier": earlier} if earlier else {}),
+    journal = values.get("journal") or []
+    whole: Receipt = {
         "goal": conceal(values.get("goal", "")),
         "status": status,
         "code": code,
@@ -409,6 +408,9 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
+    if earlier := displaced_rows(values):
+        whole["earlier"] = earlier
+    return whole
 
 
 def was_looked_at(values: Mapping[str, Any]) -> bool:
