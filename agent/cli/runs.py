@@ -29,7 +29,7 @@ from donewhen.agent.cli.options import (
 from donewhen.agent.cli.result import command_line, run_again_words
 from donewhen.agent.cli.screen.asking import PROMPT, agrees, is_meant
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
-from donewhen.agent.cli.storage_view import StorageView
+from donewhen.agent.cli.storage_view import QUEUE, StorageView, agent_without_tools
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log, repeats
 from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
@@ -37,9 +37,6 @@ from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace.box import find_box
 from donewhen.clients import DEMO, Json, known_language
 from donewhen.workspace import Skills, workspace_tools
-
-QUEUE = "command"
-"""The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
 
 
 def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
@@ -207,9 +204,7 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     async def open_in_stack(stack: AsyncExitStack) -> Agent:
         if stored_choices["dir"]:
             return await open_agent(stack, choices, config, terminal)
-        return await stack.enter_async_context(
-            Agent(choices.model, storage=config.storage, options=AgentOptions(config=config))
-        )
+        return await stack.enter_async_context(agent_without_tools(config, choices.model))
 
     return _terminal_run(output, terminal, choices).work(open_in_stack, begin)
 
@@ -222,13 +217,11 @@ def _submit(
     settings: Mapping[str, Any] | None = None,
 ) -> int:
     """Store work for a worker, and print the thread's id."""
-    config = view.config
     if not view.location.engine.shared:
         raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
 
     async def write() -> str:
-        options = AgentOptions(queue=queue, config=config)
-        async with Agent(model, storage=config.storage, settings=settings, options=options) as agent:
+        async with agent_without_tools(view.config, model, queue=queue, settings=settings) as agent:
             agent.models("triage")
             return await submit(agent)
 

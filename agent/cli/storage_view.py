@@ -20,8 +20,26 @@ from donewhen.clients import DEMO, moments_text
 from donewhen.types import ThreadInfo
 
 Result = TypeVar("Result")
+QUEUE = "command"
+"""The queue of runs that the command detaches and schedules; `donewhen worker` serves it."""
 MOST_MATCHES = 6
 """The most threads that are listed if an id prefix is ambiguous."""
+
+
+def agent_without_tools(
+    config: Config,
+    model: str = DEMO,
+    *,
+    queue: str = QUEUE,
+    settings: Mapping[str, Any] | None = None,
+    tells: bool = False,
+) -> Agent:
+    """Return the agent with which the command reads, changes and submits, for a queue of any program.
+
+    Only if it `tells`, it delivers that queue's news, to the address of the environment.
+    """
+    config = config if tells else replace(config, notify="")
+    return Agent(model, storage=config.storage, settings=settings, options=AgentOptions(queue=queue, config=config))
 
 
 @dataclass(frozen=True)
@@ -64,11 +82,14 @@ class StorageView:
         """Return the storage to name in a command that continues a run; memory if none can."""
         return self.storage if self.location.engine.shared else MEMORY
 
-    def ask(self, question: Callable[[Agent], Coroutine[Any, Any, Result]]) -> Result:
-        """Return the result of a question to an agent without tools, whose model is never called."""
+    def ask(self, question: Callable[[Agent], Coroutine[Any, Any, Result]], *, tells: bool = False) -> Result:
+        """Return the result of a question to an agent without tools, whose model is never called.
+
+        `tells`: it delivers the news of the command's runs.
+        """
 
         async def open_and_ask() -> Result:
-            async with Agent(DEMO, storage=self.config.storage, options=AgentOptions(config=self.config)) as agent:
+            async with agent_without_tools(self.config, tells=tells) as agent:
                 return await question(agent)
 
         return asyncio.run(open_and_ask())

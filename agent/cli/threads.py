@@ -26,7 +26,6 @@ from donewhen.agent.cli.result import (
     run_object,
     short_id,
 )
-from donewhen.agent.cli.runs import QUEUE
 from donewhen.agent.cli.screen.asking import UNASKED, ask_consent, is_meant
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
@@ -40,7 +39,7 @@ from donewhen.agent.cli.screen.views import (
     heard_text,
     mode_text,
 )
-from donewhen.agent.cli.storage_view import StorageView
+from donewhen.agent.cli.storage_view import QUEUE, StorageView
 from donewhen.clients import RunStatus, closing_lines, is_failure, load_pause, say
 from donewhen.types import Conversation, Page, ThreadInfo, UndoneChange
 
@@ -279,7 +278,7 @@ def watch_thread(view: StorageView, thread: str, cursor: str | None) -> Exit:
 def cancel_thread(view: StorageView, thread: str) -> Exit:
     """End a run, and print its state."""
     info = view.thread(thread)
-    run = view.ask(lambda agent: agent.cancel(info.thread_id))
+    run = view.ask(lambda agent: agent.cancel(info.thread_id), tells=True)
     return view.finish(run_object(run, view.storage), [run.status])
 
 

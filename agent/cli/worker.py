@@ -8,17 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from json import dumps
 from typing import Self
 
-from donewhen import Agent, AgentOptions, ConfigError
+from donewhen import Agent, ConfigError
 from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import Choices
-from donewhen.agent.cli.runs import QUEUE, open_agent
+from donewhen.agent.cli.runs import open_agent
 from donewhen.agent.cli.screen.terminal import open_terminal
-from donewhen.agent.cli.storage_view import StorageView
+from donewhen.agent.cli.storage_view import QUEUE, StorageView, agent_without_tools
 from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.worker import Worker
-from donewhen.clients import DEMO
 from donewhen.types import ThreadInfo
 
 IDLE_AGENTS = 4
@@ -33,8 +32,7 @@ def run_worker(view: StorageView, *, concurrency: int) -> Exit:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:
-        light = Agent(DEMO, storage=config.storage, options=AgentOptions(config=config))
-        async with _Agents(config) as agents, light:
+        async with _Agents(config) as agents, agent_without_tools(config) as light:
             storage, notify = open_storage(config.storage, key=config.key), notify_of(config)
             worker = Worker(
                 storage,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ from donewhen.agent.work import news
 from donewhen.agent.work.news import Notifier
 from donewhen.agent.work.thread_rows import DUE_FIRST, DUE_NOW, QUEUE, TRIES, write_crash
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
+from tests.agent.work.test_workers import worker_of
 from tests.kit.screens.shell import scripted, user_in
 from tests.kit.storage.cases import Storage, fresh_url, key_of, open_storage
 
@@ -120,6 +122,36 @@ def test_a_plan_that_the_command_approves_itself_is_no_news(post: Post, tmp_path
             said = shell.run(*options, DONEWHEN_NOTIFY=post.url)
         assert kinds([json.loads(body) for _, body in post.got]) == expected, said.stderr
         post.got.clear()
+
+
+def test_the_command_delivers_no_news_of_other_programs(post: Post, tmp_path: Path) -> None:
+    """S01: whoever reads, answers and works with the command; its address gets the news of its own runs."""
+    post.busy, shell = 0, user_in(tmp_path)
+    url = f"sqlite:///{tmp_path}/state/donewhen/runs.db"
+
+    async def begin_elsewhere() -> None:
+        def broken(event: Json) -> None:
+            raise OSError("the program's own chat is down")
+
+        async with Agent(asking(), storage=url, notify=broken) as program:
+            await program.run_submitted(await program.submit("Paint it", thread_id="theirs"))
+            await program.aclose(patience=0.1)
+        await _make_due(program.storage)
+
+    own = {"DONEWHEN_NOTIFY": post.url, "DONEWHEN_MODEL": "demo"}
+    asyncio.run(begin_elsewhere())
+    thread = shell.run("--detach", "--yes", **own).stdout.strip()
+    for words in (["threads"], ["resume", "theirs", "--answer", "blue"]):
+        assert "theirs" in shell(*words, **own).stdout
+    with worker_of(shell, **own) as (worker, told):
+        assert any(line.strip() == f"{thread}: completed" for line in told)
+        worker.send_signal(signal.SIGTERM)
+        told.read()
+    assert [json.loads(body)["subject"] for _, body in post.got] == [thread]
+
+    shown = shell.run("--detach", "--yes", **own).stdout.strip()
+    assert shell("cancel", shown, **own).stdout.strip() == "cancelled"
+    assert [json.loads(body)["subject"] for _, body in post.got] == [thread, shown], "who cancels it tells it"
 
 
 async def test_what_is_tried_again_comes_before_what_follows_it() -> None:

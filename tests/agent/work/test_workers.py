@@ -597,11 +597,11 @@ async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> 
 
 
 @contextmanager
-def worker_of(shell: Shell, *options: str) -> Iterator[tuple[CommandProcess, IO[str]]]:
-    """Run `donewhen worker` as this user does; yield the process and what it says."""
+def worker_of(shell: Shell, *options: str, **more: str) -> Iterator[tuple[CommandProcess, IO[str]]]:
+    """Run `donewhen worker` as this user does, with more variables; yield the process and what it says."""
     reads, writes = os.pipe()
     with open(os.devnull, "r+") as nothing:
-        none, env = nothing.fileno(), environment(shell.home, NO_COLOR="1")
+        none, env = nothing.fileno(), environment(shell.home, NO_COLOR="1", **more)
         worker = CommandProcess("worker", *options, env=env, cwd=shell.home, stdin=none, stdout=none, stderr=writes)
     os.close(writes)
     with open(reads, encoding="utf-8") as said:
