@@ -60,7 +60,7 @@ from donewhen.agent.work.thread_rows import (
     time_text,
 )
 from donewhen.agent.work.watch import watch_run
-from donewhen.agent.work.worker import StorageStatus, Worker, status_of
+from donewhen.agent.work.worker import OpenAgent, StorageStatus, Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
@@ -404,12 +404,13 @@ class Agent:
         for worker in list(self._workers):
             worker.wake()
 
-    def worker(self, *, concurrency: int = 4) -> Worker:
+    def worker(self, *, concurrency: int = 4, open_agent: OpenAgent | None = None) -> Worker:
         """Return a worker for the submitted and scheduled runs of all agents with this storage and `queue`.
 
         `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained, as by
         SIGTERM. `concurrency`: the most runs at once; a process works on at most 16 on PostgreSQL, so start several for
-        more. Raises ConfigError for a `concurrency` below 1.
+        more. `open_agent` opens, as an async context, the agent that carries out the run of a `ThreadInfo`; None is
+        this agent. Raises ConfigError for a `concurrency` below 1.
         """
         if concurrency < 1:
             raise ConfigError(f"a worker carries on at least one run at once, not {concurrency}")
@@ -417,10 +418,10 @@ class Agent:
         worker = Worker(
             self.storage,
             self._runner.queue,
-            lambda _: nullcontext(self),
+            open_agent or (lambda _: nullcontext(self)),
             concurrency=concurrency,
             notifier=self._notifier,
-            complete=self.info,
+            settle=self._runner.settle,
         )
         self._workers.add(worker)
         return worker

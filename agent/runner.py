@@ -1148,13 +1148,23 @@ class Runner:
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
         if row is not None and is_unsettled(row):
-            await self._settle_all_of([thread_id])
+            await self.settle([thread_id])
 
-    async def _settle_all_of(self, thread_ids: Sequence[str], *, skip: type[Exception] = ThreadBusy) -> None:
+    async def settle(self, thread_ids: Sequence[str], report: Callable[[str, Exception], None] | None = None) -> None:
+        """Complete what dead or cancelled workers left undone on these threads; skip those that others work on.
+
+        `report` is called with each one that cannot be completed, and why; without it, the first of them raises.
+        """
         for thread_id in await self.storage.find_left(thread_ids):
-            with suppress(ThreadBusy, skip):
+            try:
                 async with self.hold(thread_id):
                     pass
+            except ThreadBusy:
+                continue
+            except Exception as error:
+                if report is None:
+                    raise
+                report(thread_id, error)
 
     async def settle_all(self) -> None:
         """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones."""
@@ -1164,7 +1174,7 @@ class Runner:
                 undone = await store.threads.find_unsettled(READ_AT_ONCE)
             if set(undone) == before:
                 return
-            await self._settle_all_of(undone, skip=Exception)
+            await self.settle(undone, lambda *_: None)
             if len(undone) < READ_AT_ONCE:
                 return
             before = set(undone)

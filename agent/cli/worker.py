@@ -13,10 +13,8 @@ from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.options import Choices
 from donewhen.agent.cli.runs import open_agent
 from donewhen.agent.cli.screen.terminal import open_terminal
-from donewhen.agent.cli.storage_view import QUEUE, StorageView, agent_without_tools
+from donewhen.agent.cli.storage_view import StorageView, agent_without_tools
 from donewhen.agent.config import Config
-from donewhen.agent.storage import open_storage
-from donewhen.agent.work.news import Notifier, notify_of
 from donewhen.agent.work.worker import Worker
 from donewhen.types import ThreadInfo
 
@@ -32,17 +30,9 @@ def run_worker(view: StorageView, *, concurrency: int) -> Exit:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:
-        async with _Agents(config) as agents, agent_without_tools(config) as light:
-            storage, notify = open_storage(config.storage, key=config.key), notify_of(config)
-            worker = Worker(
-                storage,
-                QUEUE,
-                agents.of,
-                concurrency=concurrency,
-                report=lambda thread, event: terminal.line(f"{thread}: {event}"),
-                notifier=Notifier(storage, QUEUE, notify, config.secrets) if notify else None,
-                complete=light.info,
-            )
+        async with _Agents(config) as agents, agent_without_tools(config, tells=True) as own:
+            worker = own.worker(concurrency=concurrency, open_agent=agents.of)
+            worker.report = lambda thread, event: terminal.line(f"{thread}: {event}")
             loop, signals = asyncio.get_running_loop(), list[int]()
             task = asyncio.ensure_future(worker.run())
 

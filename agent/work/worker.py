@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -71,6 +71,8 @@ class AgentAtWork(Protocol):
     def drain(self) -> None: ...
 
 
+Settle = Callable[[Sequence[str], Callable[[str, Exception], None]], Awaitable[None]]
+"""Completes what dead processes left undone on threads, and reports which cannot be completed, see `Runner.settle`."""
 OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 """Opens the agent that continues a thread. A DoneWhenError leaves the thread to a person, with the reason."""
 
@@ -97,9 +99,9 @@ class Worker:
         poll: float = POLL,
         report: Callable[[str, str], None] = lambda thread_id, event: None,
         notifier: Notifier | None = None,
-        complete: Callable[[str], Awaitable[object]] | None = None,
+        settle: Settle | None = None,
     ) -> None:
-        """`complete` stores what follows from the state of a thread whose process died, as `Agent.info` does."""
+        """`settle` completes threads without a queue whose process died."""
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
         self.concurrency: int = min(
             concurrency, storage.at_once
@@ -109,7 +111,7 @@ class Worker:
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.report = report
         self._notifier = notifier
-        self._complete = complete
+        self._settle = settle
         self._schedules = Schedules(storage)
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
@@ -275,7 +277,7 @@ class Worker:
             self._notifier.wake()
         now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
-        alone = await store.threads.find_running("", store.threads.now(), SWEPT) if self._complete else []
+        alone = await store.threads.find_running("", store.threads.now(), SWEPT) if self._settle else []
         skipped = {*self._active, *(id for id, until in self._skipped.items() if until > now)}
         for thread_id in await self.storage.find_left([id for id in running if id not in skipped]):
             with suppress(ThreadBusy):
@@ -287,14 +289,12 @@ class Worker:
                         continue
                     if row.get("status") == "running" and row.get("queue") == self._queue:
                         await write_crash(store, thread_id, row, self._notifier)
-        for thread_id in await self.storage.find_left([id for id in alone if id not in skipped]):
-            try:
-                if self._complete:
-                    await self._complete(thread_id)
-            except ThreadBusy:
-                continue
-            except Exception as error:  # one that cannot be read holds up no other
-                self._set_aside(thread_id, f"{type(error).__name__}: {error}", now + SKIP_LACKING)
+        if self._settle:
+            until = now + SKIP_LACKING
+            await self._settle(
+                [id for id in alone if id not in skipped],
+                lambda thread_id, error: self._set_aside(thread_id, f"{type(error).__name__}: {error}", until),
+            )
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip a thread whose row cannot be read."""
@@ -354,13 +354,15 @@ class Worker:
             tries = int(row.get("tries") or 0) + 1
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             problem = f"{type(error).__name__}: {error}"[:500]
-            change: Json = {"status": "queued", "due": store.threads.now(2**tries), "tries": tries, "problem": problem}
-            if tries > TRIES or (is_final and status != "waiting"):
-                change |= {"status": "running", "queue": "", "due": NEVER}
+            is_left = tries > TRIES or (is_final and status != "waiting")
+            due = NEVER if is_left else store.threads.now(2**tries)
+            change: Json = {"due": due, "tries": tries, "problem": problem}
+            if is_left:
                 await store_failure(store, thread_id, row, problem, self._notifier)
             if status == "waiting":
-                await store.threads.put(thread_id, {**row, **change, "status": status, "queue": row["queue"]})
+                await store.threads.put(thread_id, {**row, **change})
             else:
+                change |= {"status": "running", "queue": ""} if is_left else {"status": "queued"}
                 await update_row(store, thread_id, **change)
         if self._notifier:
             self._notifier.wake()

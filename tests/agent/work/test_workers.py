@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
@@ -21,7 +21,7 @@ from langgraph.types import Command
 from donewhen import Agent, ConfigError, McpServers, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.cli.worker import IDLE_AGENTS
 from donewhen.agent.work import worker as worker_module
-from donewhen.agent.work.thread_rows import QUEUE, settings_in, write_crash
+from donewhen.agent.work.thread_rows import QUEUE, settings_in, update_row, write_crash
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.forking import CommandProcess, forks
@@ -428,6 +428,30 @@ async def test_work_that_stopping_workers_cut_off_is_lost_to_no_person(
         assert (info.status, info.queue, info.problem) == ("queued", QUEUE, "")
     said = {record.message for record in caplog.records if record.name == "donewhen.work"}
     assert said == {"t: its worker stopped and cut it off; it is in the queue again"}
+
+
+@pytest.mark.parametrize("who", ["list", "worker"])
+async def test_however_many_runs_died_the_time_of_grace_passes_once(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R04: a process that worked on many threads died; no worker waits for each of them before it takes work."""
+    storage, waits = open_storage("memory:"), list[int]()
+    find = storage.find_left
+
+    async def find_left(thread_ids: Sequence[str]) -> list[str]:
+        waits.append(len(thread_ids))
+        return await find(thread_ids)
+
+    model = ScriptedModel(roles={"triage": [answer("ok")] * 4})
+    async with Agent(model, storage=storage) as agent:
+        for thread in "abcd":
+            await agent.start("report", thread_id=thread)
+            async with storage.writer() as (_, store):
+                await update_row(store, thread)  # as its process left it
+        monkeypatch.setattr(storage, "find_left", find_left)
+        async with storage.reader() as (_, store):
+            await (agent.threads() if who == "list" else agent.worker()._sweep(store))
+            assert [(await store.threads.get(thread) or {})["status"] for thread in "abcd"] == ["answered"] * 4
+    assert sorted(waits)[-1:] == [4]
+    assert sum(map(bool, waits)) == 1
 
 
 async def test_work_that_keeps_failing_is_retried_five_times(storage: Any) -> None:
