@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import read_budgets
 from donewhen.state.secrets import known_secrets
-from donewhen.state.settings import merge_settings, read_settings
+from donewhen.state.settings import Settings, keep_to, merge_settings, read_settings
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.hooks import Hooks
@@ -104,6 +104,13 @@ class Config:
         """Return settings with those of DONEWHEN_SETTINGS where they say nothing. Raises ConfigError."""
         merged = merge_settings(read_settings(self.settings or {}), settings)
         return merged.model_dump(mode="json", exclude_unset=True) if self.settings else dict(settings)
+
+    def keep(self, settings: Mapping[str, Any]) -> Settings:
+        """Return settings within what the profile of DONEWHEN_SETTINGS forbids, also if they are from before it.
+
+        Raises ConfigError.
+        """
+        return keep_to(read_settings(self.settings or {}), read_settings(settings))
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:

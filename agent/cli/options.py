@@ -16,6 +16,7 @@ from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import encoding_of
 from donewhen.clients import DEMO, KEYS, attachment_block
 from donewhen.graph.llm.output import OutputForm
+from donewhen.state.settings import read_settings
 
 NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
 
@@ -154,7 +155,8 @@ def read_choices(request: RunOptions, config: Config) -> Choices:
     if request.profile is not None:
         options["profile"] = {**read_profile(request.profile), **(options.get("profile") or {})}
     if "done_when" in options:
-        options["done_when"] = [*map(_criterion, options["done_when"])]
+        given = options["done_when"]
+        options["done_when"] = [*map(_criterion, [given] if isinstance(given, str | Mapping) else given)]
     if config.timezone:  # it is for this one setting, and what the command prints follows it
         options.setdefault("timezone", config.timezone)
     settings = config.complete(options)
@@ -170,9 +172,9 @@ def read_choices(request: RunOptions, config: Config) -> Choices:
     )  # fmt: skip
 
 
-def _criterion(text: str) -> Any:
-    """Return a criterion as settings have it: a text, or an object if the text is one in JSON."""
-    if not text.lstrip().startswith("{"):
+def _criterion(text: Any) -> Any:
+    """Return a criterion as settings have it: a text, or an object, also if the text is one in JSON."""
+    if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return text
     try:
         return loads(text)
@@ -205,12 +207,18 @@ def add_assignments(options: Mapping[str, Any], assignments: Mapping[str, str]) 
             value = loads(text)
         except ValueError:
             value = text
-        if first == "limits" and inner:
-            settings["limits"] = [*(settings.get("limits") or ()), f"{inner}={text}"]
-        elif inner:
-            settings[first] = {**(settings.get(first) or {}), inner: value}
+        try:
+            read_settings({} if inner else {first: value})
+        except ConfigError as error:
+            raise ConfigError(f"--set {name}={text}: {error}") from None
+        old = settings.get(first) or {}
+        if first == "limits":
+            amounts = {inner: text} if inner else value or {}
+            settings[first] = [*old, *(f"{key}={amount}" for key, amount in amounts.items())]
+        elif inner and not isinstance(old, Mapping):
+            raise ConfigError(f"--set {name}={text}: {first} has no fields")
         else:
-            settings[first] = value
+            settings[first] = {**old, inner: value} if inner else value
     return settings
 
 

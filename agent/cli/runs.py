@@ -355,7 +355,7 @@ async def open_agent(
         choices.model,
         tools,
         storage=config.storage,
-        settings=choices.settings,
+        settings=config.keep(choices.settings),
         skills=skills or Skills(choices.dir, trust=choices.trust_skills),
         notify=notify,
         options=AgentOptions(queue=QUEUE, config=config),

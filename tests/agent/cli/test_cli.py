@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ from donewhen.testing import (
     reply,
     submit_plan,
 )
+from tests.agent.work.test_workers import worker_of
 from tests.kit import mcp_replies
 from tests.kit.screens.shell import Exit, Shell, one_object, scripted
 from tests.kit.wire import WireServer
@@ -338,6 +340,62 @@ def test_options_are_judged_together_with_the_settings_of_the_environment(
     stored = thread["metadata"]["settings"]
     assert stored == {**stored, **holds}
     assert "Das Demomodell" in begun.stderr
+
+
+@pytest.mark.parametrize("way", ["resume", "worker"])
+def test_what_the_environments_settings_forbid_holds_for_runs_from_before(
+    shell: Shell, tmp_path: Path, way: str
+) -> None:
+    """Q34: for one that waits and one that was detached; the stored choices are kept to it, and hold otherwise."""
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"profile": {"forbidden_tools": ["list_files"]}, "confirm": "always"}))
+    now = {"DONEWHEN_SETTINGS": str(settings)}
+    refused = [call("list_files"), give_up("I may not list them")]
+    with scripted(shell, strict=False, triage=[submit_plan([COUNT])], execute=refused, plan=[give_up("no")]) as model:
+        begun = shell.run(*(["--detach", "--yes"] if way == "worker" else []))
+        before = len(model.requests)
+        if way == "worker":
+            thread = begun.stdout.strip()
+            with worker_of(shell, **shell.model, **now) as (worker, told):
+                assert any(line.startswith(f"{thread}: ") and "taken" not in line for line in told)
+                worker.send_signal(signal.SIGTERM)
+                told.read()
+        else:
+            assert shell("resume", shell.waiting(), "--approve", **now).exit_code != Exit.COMPLETED
+    offered = {tool["function"]["name"] for request in model.requests[before:] for tool in request.tools}
+    assert "list_files" not in offered
+    assert "read_file" in offered or way == "resume"
+    assert "list_files()" not in shell("show").stdout
+
+
+@pytest.mark.parametrize(
+    ("assigned", "said"),
+    [
+        (["profile=clerk"], "--set profile=clerk: settings: profile: Input should be a valid dictionary"),
+        (["profile=5", "profile.role=clerk"], "--set profile=5"),
+        (["limits=5"], "--set limits=5"),
+        (["done_when=[1]"], "--set done_when=[1]"),
+        (["confirm.of=plans"], "--set confirm.of=plans: confirm has no fields"),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_refused_with_its_name(
+    shell: Shell, tmp_path: Path, assigned: list[str], said: str
+) -> None:
+    """R01: not as an unexpected error; also beside options with which it would be joined."""
+    (profile := tmp_path / "p.toml").write_text('role = "clerk"')
+    words = [word for each in assigned for word in ("--set", each)]
+    ended = shell.run("--profile", str(profile), "--confirm", "always", *words)
+    assert (ended.exit_code, said in ended.stderr) == (Exit.USAGE, True), ended.stderr
+
+
+def test_criteria_and_limits_may_be_set_as_a_whole(shell: Shell) -> None:
+    """P19: a text is one criterion; an object of limits joins those of `--limit`."""
+    words = ["done_when=there is a count", 'limits={"rounds": 9}']
+    begun = shell.run("--detach", "--limit", "questions=2", *[word for each in words for word in ("--set", each)])
+    assert begun.exit_code == Exit.COMPLETED, begun.stderr
+    (thread,) = json.loads(shell("threads", "--json").stdout)["threads"]
+    stored = thread["metadata"]["settings"]
+    assert (stored["done_when"], stored["limits"]) == (["there is a count"], {"questions": 2, "rounds": 9})
 
 
 # --- reading
