@@ -160,7 +160,8 @@ def _say_end(run: Run, values: Mapping[str, Any]) -> str:
 def _say_row(row: Mapping[str, Any]) -> str:
     """Return a decision as one line, without secrets."""
     text = f" {redact(str(row['text']))[:200]!r}" if row["text"] else ""
-    by = ", by the settings" if row["by"] == "policy" else f", by {row['name']}" if row.get("name") else ""
+    name = row.get("name") or ("the settings" if row["by"] == "policy" else "")
+    by = f", by {name}" if name else ""
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 

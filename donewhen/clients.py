@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from donewhen.state.language.texts import catalogue, known_language, say, says_continue
     from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, add
     from donewhen.state.people.amounts import format_amount
-    from donewhen.state.people.answers import Answer, decode_json
+    from donewhen.state.people.answers import YES, Answer, decode_json
     from donewhen.state.people.edit import is_plan_text
     from donewhen.state.people.payload import arguments_text, shown_arguments, sources_text, text_changes
     from donewhen.state.plan.steps import SILENT_ROUNDS
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK", "UNPRICED",
-    "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
-    "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
+    "YES", "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus",
+    "Storage", "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
     "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
     "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
     "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_word", "redact",
@@ -84,7 +84,7 @@ _HOME = {
     **dict.fromkeys(("catalogue", "known_language", "say", "says_continue"), "state.language.texts"),
     **dict.fromkeys(("ESTIMATED", "KEYS", "UNPRICED", "add"), "state.ledger"),
     "format_amount": "state.people.amounts",
-    **dict.fromkeys(("Answer", "decode_json"), "state.people.answers"),
+    **dict.fromkeys(("YES", "Answer", "decode_json"), "state.people.answers"),
     "is_plan_text": "state.people.edit",
     "SILENT_ROUNDS": "state.plan.steps",
     **dict.fromkeys(

@@ -22,7 +22,7 @@ from donewhen.agent.cli.result import next_text, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Keyboard, Terminal
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.clients import Json
+from donewhen.clients import YES, Json
 from donewhen.errors import PlanError
 from donewhen.types import Pause, RunStream
 from donewhen.workspace import WORKSPACE_TOOLS
@@ -90,8 +90,9 @@ class TerminalRun:
         """Return the run once nobody answers any more, or the command was asked to end."""
         run = begun if isinstance(begun, Run) else self._follow(begun)
         self.take(run)
-        while not self.stopping.is_asked and (answers := self._answers(run)) is not None:
-            run = self._follow(self.agent.stream_resume(run.thread_id, answers))
+        while not self.stopping.is_asked and (answered := self._answers(run)) is not None:
+            answers, by = answered
+            run = self._follow(self.agent.stream_resume(run.thread_id, answers, by=by))
             self.take(run)
         return run
 
@@ -148,12 +149,12 @@ class TerminalRun:
 
     # Asking the person -----------------------------------------------------------------------------------------------
 
-    def _answers(self, run: Run) -> dict[str, Any] | None:
-        """Return answers by id to the open questions; None if nobody answers now."""
+    def _answers(self, run: Run) -> tuple[dict[str, Any], str] | None:
+        """Return answers by id to the open questions, and the name of who gives them; None if nobody answers now."""
         if run.status != "waiting":
             return None
         if self.output.yes and (approved := [pause["id"] for pause in run.pending if is_approved_by_yes(pause)]):
-            return {id: {"type": "approve"} for id in approved}
+            return {id: {"type": "approve"} for id in approved}, YES
         if self.output.yes and any(map(repeats, run.pending)):
             self.terminal.line(self.terminal.say("yes_not_schedule"), "yellow")
         if not self.terminal.interactive:
@@ -162,7 +163,7 @@ class TerminalRun:
         self.progress.plan = None  # the person sees it now
         person = Person(self.terminal, self.terminal.read, self.output.view.config.editor, self.drafts, self.seen)
         try:
-            return {run.pending[0]["id"]: person.ask(run.pending[0])}
+            return {run.pending[0]["id"]: person.ask(run.pending[0])}, ""
         except Later:
             return None
 

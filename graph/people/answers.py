@@ -33,6 +33,7 @@ from donewhen.graph.people.pauses import (
 from donewhen.state.channels import Json, RunState, apply_update, difference
 from donewhen.state.language.texts import say
 from donewhen.state.people.answers import (
+    YES,
     Answer,
     AnswerShape,
     is_message,
@@ -144,7 +145,7 @@ def take_answer(
         answer, by = _read_answer(pause, value_of_pause, settings, hears=hears)
         if isinstance(answer, Answer):
             answer = lacking_tools(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
-        if isinstance(answer, Answer) and by == "user":
+        if isinstance(answer, Answer) and value_of_pause != OVERDUE:
             answer = pause.check(state, answer, deps, settings)
         if isinstance(answer, str) or answer.kind == "later":
             problems[id] = answer if isinstance(answer, str) else ""
@@ -219,7 +220,7 @@ def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
 def _read_answer(
     pause: OpenPause, value: Any, settings: Settings, *, hears: bool = False
 ) -> tuple[Answer | str, Literal["user", "policy"]]:
-    """Return what an answer means, or why it is not taken, and whether a person or the settings gave it.
+    """Return what an answer means, or why it is not taken, and whether a person or the policy gave it.
 
     If the question was open for too long, or nobody answers questions at all, the settings answer it.
     """
@@ -230,7 +231,7 @@ def _read_answer(
     if not pause.counts(answer, by or ""):
         kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and words_in(given) else ""
         return f"{pause.for_others()}{kept}", "user"
-    return answer, "user"
+    return answer, "policy" if by == YES else "user"
 
 
 def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: ResolvedAnswer | None) -> RunState:

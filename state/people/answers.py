@@ -51,6 +51,8 @@ SIGNED = {"answer", "answered_by"}
 TOLD = {"told", "told_by", "told_as"}
 """The keys of words that were told to a run while it waits: they answer nothing. `told_as` names them, so that they are
 kept once."""
+YES = "--yes"
+"""The name in an answer that no person gave, but the command because of this option; it counts as the policy's."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class ApprovalRow(TypedDict):
     by: str
     """`user` for a person, or `policy`."""
     name: NotRequired[str]
-    """Which person, if `by=` said so."""
+    """Which person, if `by=` said so; of a policy `--yes`, if that option of the command decided."""
     answered_by: NotRequired[str]
     """Who alone was asked, if not everybody."""
     at: str

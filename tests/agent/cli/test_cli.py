@@ -98,6 +98,27 @@ def test_yes_covers_what_stays_in_the_folder_and_nothing_else(shell: Shell) -> N
     assert "--approve" in result.stderr
 
 
+def test_what_yes_approves_nobody_decided(shell: Shell) -> None:
+    """X15, S05: the receipt says so of the plan and of each call, and no argument comes from what somebody approved."""
+    step = {"content": "Write", "done_when": ["both exist"], "tools": []}
+    writes = [call("write_file", path="zebra.txt", content=text) for text in ("3", "4")]
+    work = [*writes, finish_step("written", "s1.2")]
+    with scripted(shell, triage=[submit_plan([step])], execute=work, strict=False):
+        assert shell.run("--yes", "--thread", "all").exit_code == Exit.COMPLETED
+    with scripted(shell, triage=[submit_plan([step])], execute=work, strict=False):
+        shell.run("--thread", "rest")
+        assert shell("resume", "rest", "--approve", "--yes").exit_code == Exit.COMPLETED
+    by_option = ("approve", "policy", "--yes")
+    for thread, plan in (("all", by_option), ("rest", ("approve", "user", ""))):
+        exported = json.loads(shell("receipt", thread).stdout)
+        rows = [line["body"] for line in exported["lines"] if line["kind"] == "decision"]
+        said = [(row["kind"], (row["decision"], row["by"], row.get("name", ""))) for row in rows]
+        assert said == [("plan", plan), ("tool", by_option), ("tool", by_option)]
+        shown = shell("show", thread).stdout
+        assert "zebra.txt" in shown
+        assert "approved" not in shown
+
+
 def test_a_run_says_at_its_start_that_allowed_programs_have_no_box(shell: Shell) -> None:
     """X25: also where nothing asks; in the words of the questions. Without programs there is nothing to say."""
     execute = [call("run_command", command=["true", "a"]), finish_step("ran", "s1.1")]
