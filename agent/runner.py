@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -249,15 +249,34 @@ def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> Runna
 
 
 async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
-    """Return the last state of an earlier request: that before the next one's input. None if it is not kept."""
-    config, before = make_config(thread_id), None
+    """Return the last state of an earlier request: that before the next one's input. None if it is not kept.
+
+    A request that took the place of others continues the state before them; what they left was stored just before that.
+    """
+    config, before, later = make_config(thread_id), None, None
     read = partial(graph.aget_state_history, config, filter={"source": "input"}, limit=INPUTS_READ)
-    while page := [later async for later in read(before=before)]:
-        for later in page:
-            if later.values.get("request") == request and later.parent_config:
-                return await graph.aget_state(later.parent_config)
+    while page := [each async for each in read(before=before)]:
+        for each in page:
+            follows = each.values.get("request") == request
+            if follows or request in _given_in(each):
+                async for last in graph.aget_state_history(config, before=later, limit=2):
+                    if _is_state_of(last, request):
+                        return last
+                return await graph.aget_state(each.parent_config) if follows and each.parent_config else None
+            later = each.config
         before = page[-1].config
     return None
+
+
+def _is_state_of(snapshot: StateSnapshot, request: str) -> bool:
+    """Return whether a state is of this request, and has not been given the next one."""
+    return snapshot.values.get("request") == request and not {"__start__", "receive"} & {*snapshot.next}
+
+
+def _given_in(snapshot: StateSnapshot) -> list[str]:
+    """Return the ids of the messages in the input with which this state begins."""
+    given = [each for task in snapshot.tasks for each in (task.result or {}).get("messages") or ()]
+    return [str(each.id) for each in given if isinstance(each, BaseMessage)]  # others have none yet, such as pairs
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
@@ -1047,8 +1066,7 @@ class Runner:
         """
         if request_of(row, snapshot.values) in (request, ""):
             return run_now(thread_id, row, snapshot, self.form)
-        is_last = snapshot.values.get("request") == request  # the next one has not begun
-        last = snapshot if is_last else await _last_state_of(graph, thread_id, request)
+        last = snapshot if _is_state_of(snapshot, request) else await _last_state_of(graph, thread_id, request)
         run = read_run(thread_id, last, settings_in(row), self.form) if last else None
         if run and run.outcome:
             return run
@@ -1189,8 +1207,7 @@ async def _find_before(thread: HeldThread, message: str) -> RunnableConfig:
     """Return the checkpoint before the request that began with this message. Raises ConfigError if none did."""
     history = thread.graph.aget_state_history(make_config(thread.thread_id), filter={"source": "input"})
     async for snapshot in history:
-        begun = [each for task in snapshot.tasks for each in (task.result or {}).get("messages") or ()]
-        if message in [each.id for each in begun]:
+        if message in _given_in(snapshot):
             return snapshot.parent_config or snapshot.config
     raise ConfigError(f"instead_of: no request of thread {thread.thread_id!r} began with the message {message!r}")
 

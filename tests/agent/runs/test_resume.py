@@ -368,6 +368,22 @@ async def test_a_request_whose_place_another_took_is_cancelled_when_it_is_sent_a
         assert (again.goal, again.status, again.pending) == ("one", "cancelled", ())
 
 
+async def test_a_request_that_had_ended_before_it_was_replaced_comes_back_as_it_ended(storage: Storage) -> None:
+    """C06: with its answer and receipt, though the conversation goes on from before it; also one that got words."""
+    replies = [answer("zero"), ask_user("Which?"), answer("one"), answer("two"), answer("three")]
+    async with Agent(ScriptedModel(roles={"triage": replies}, strict=False), storage=storage) as agent:
+        for number in range(3):
+            run = await agent.start(f"say {number}", request_id=f"r{number}", thread_id="t")
+            if run.pending:
+                await agent.graph.ainvoke({"messages": "blue"}, {"configurable": {"thread_id": "t"}})
+        instead = await agent.start("say 3", request_id="r3", instead_of="r1", thread_id="t")
+        assert instead.answer == "three"
+        for number, said in enumerate(("zero", "one", "two", "three")):
+            again = await agent.start(f"say {number}", request_id=f"r{number}", thread_id="t")
+            assert (again.request, again.answer, again.status) == (f"r{number}", said, "answered")
+            assert again.receipt
+
+
 async def test_an_empty_request_id_is_refused() -> None:
     """C06: two goals whose ids are blank are refused; otherwise each delivery would begin a thread of its own."""
     agent = Agent(sending(HI), [Outbox().tool()], storage="memory:")

@@ -5,6 +5,7 @@ import shlex
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, GoalError, Run, ThreadBusy, ToolError, UnknownThread
+from donewhen.agent import agent as agent_module
 from donewhen.agent import runner
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
@@ -512,6 +514,42 @@ async def test_a_run_that_waited_stands_for_its_own_request(storage: Any) -> Non
             assert (await agent.get("t")).status == status
             if status == "queued":
                 await agent.run_submitted("t")
+
+
+async def test_who_cancels_a_run_that_ends_does_not_wait_for_the_next_one(monkeypatch: Any) -> None:
+    """M11: another request begins at once and works for long; the run that was meant comes back as it ended."""
+    monkeypatch.setattr(agent_module, "CANCEL_PATIENCE", 2.0)
+    begun, goes_on = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+    numbers, asked = count(), asyncio.Event()
+
+    async def request(*given: Any) -> None:
+        await request_cancel(*given)
+        asked.set()
+
+    monkeypatch.setattr(agent_module, "request_cancel", request)
+
+    async def look() -> str:
+        """Look."""
+        number = next(numbers)
+        begun[number].set()
+        await goes_on[number].wait()
+        return "seen"
+
+    looking = [call("look"), answer("one"), call("look"), answer("two")]
+    model = ScriptedModel(roles={"triage": looking}, strict=False)
+    async with Agent(model, [look], effects={"look": "read"}, storage="memory:") as agent:
+        first = asyncio.create_task(agent.start("first", thread_id="t"))
+        await begun[0].wait()
+        cancelling = asyncio.create_task(agent.cancel("t"))
+        await asked.wait()  # it found the thread busy
+        goes_on[0].set()
+        ended = await first
+        second = asyncio.create_task(agent.start("second", thread_id="t"))
+        await begun[1].wait()
+        cancelled = await cancelling
+        assert (cancelled.goal, cancelled.status) == ("first", ended.status)
+        goes_on[1].set()
+        assert (await second).answer
 
 
 async def test_what_became_of_a_request_is_read_without_the_requests_before_it(monkeypatch: Any) -> None:
