@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from donewhen.state.proof.journal import closing_lines, is_failure
     from donewhen.state.secrets import hide_known, redact, redact_json
-    from donewhen.state.settings import ROLES
+    from donewhen.state.settings import ROLES, read_settings
     from donewhen.state.statuses import FINAL
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
@@ -57,9 +57,9 @@ __all__ = [
     "Storage", "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
     "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
     "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
-    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_word", "redact",
-    "redact_json", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text",
-    "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
+    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_settings", "read_word",
+    "redact", "redact_json", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
+    "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -67,7 +67,7 @@ _HOME = {
     "RunStatus": "agent.run",
     **dict.fromkeys(("Storage", "check_thread_id"), "agent.storage.storage"),
     "ANSWER": "graph.events",
-    "ROLES": "state.settings",
+    **dict.fromkeys(("ROLES", "read_settings"), "state.settings"),
     **dict.fromkeys(
         ("FormField", "coerce_typed", "field_problem", "filled_lines", "form_fields"),
         "graph.executors.relay",

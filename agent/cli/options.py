@@ -14,9 +14,8 @@ from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config, read_profile
 from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import encoding_of
-from donewhen.clients import DEMO, KEYS, attachment_block
+from donewhen.clients import DEMO, KEYS, attachment_block, read_settings
 from donewhen.graph.llm.output import OutputForm
-from donewhen.state.settings import read_settings
 
 NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
 
