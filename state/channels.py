@@ -18,7 +18,7 @@ from donewhen.state.records import Approval, Ending, JournalEntry, Pause, Planni
 from donewhen.state.values import Json as Json
 from donewhen.state.values import with_name
 
-VERSION = 5
+VERSION = 6
 """The version of the stored state; see `state/versions.py`."""
 
 GOAL = "goal"

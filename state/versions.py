@@ -100,9 +100,15 @@ def _from_4(values: Json) -> Json:
 
     A step's record had only the fields that were written.
     """
-    filled = dict(values)
+    filled = _with_whole_records(values)
     if values.get("planning"):
         filled["planning"] = _nested_planning(values["planning"])
+    return filled
+
+
+def _with_whole_records(values: Json) -> Json:
+    """Fill in the fields that the records of steps have today; from version 5, `asked_often`."""
+    filled = dict(values)
     if values.get("steps"):
         filled["steps"] = {id: {**fresh_record(), **record} for id, record in values["steps"].items()}
     if values.get("record"):
@@ -166,7 +172,7 @@ def _change_of(old: Json) -> Json:
     }
 
 
-MIGRATIONS: dict[int, Migration] = {2: _from_2, 3: _from_3, 4: _from_4}
+MIGRATIONS: dict[int, Migration] = {2: _from_2, 3: _from_3, 4: _from_4, 5: _with_whole_records}
 """Version → its migration to the next one. Never edit one after its release: threads live for years."""
 
 
