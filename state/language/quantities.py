@@ -97,6 +97,10 @@ _SHORT = pattern(r"(?<![\d.])(\d\d?)\.(\d\d?)\.(?!\d)")
 _DAY_MONTH = pattern(r"(?<!\d)(\d\d?)(?:st|nd|rd|th|\.|er)?(?: of| de)? ([^\W\d_]{3,10})\.?(?:,? (?:de )?(\d{4}))?")
 _MONTH_DAY = pattern(r"([^\W\d_]{3,10})\.? (\d\d?)(?:st|nd|rd|th)?(?!\d)(?:,? (\d{4}))?")
 _CJK = pattern(r"(\d\d?)月(\d\d?)日")
+_YEAR_MONTH_DAY = pattern(r"(?<!\d)(\d{4}) *年 *(\d\d?) *月 *(\d\d?) *日")
+_MONTH_YEAR = pattern(r"(?<![^\W\d_])([^\W\d_]{3,10})\.?,?(?: of| de)? (\d{4})(?!\d)")
+_YEAR_MONTH = pattern(r"(?<![\d.,/-])(\d{4})(?: *年 *|[-/](?=\d\d))(\d\d?)(?![\d/-])")
+_NUMBER_YEAR = pattern(r"(?<![\d.,/-])(\d\d?)[./](\d{4})(?![/\d-]|[.,]\d)")
 MOST_DIGITS = 15
 """A number with more digits is an id, and compared as a text."""
 
@@ -181,6 +185,28 @@ def dates_in(text: str) -> Iterator[Date]:
         yield 0, int(each[2]), int(each[1])
     for each in _CJK.finditer(text):
         yield 0, int(each[1]), int(each[2])
+    yield from _dates_with_names(text)
+
+
+def worded_dates_in(text: str) -> Iterator[Date]:
+    """Yield the dates with a year and a month in words: `3 December 2026`, `2026年12月3日`."""
+    for each in _YEAR_MONTH_DAY.finditer(text):
+        yield int(each[1]), int(each[2]), int(each[3])
+    yield from (date for date in _dates_with_names(text) if date[0])
+
+
+def months_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield year and month where they stand together: `October 2026`, `10/2026`, `2026-10`, `2026年10月`."""
+    for each in _MONTH_YEAR.finditer(text):
+        if number := MONTHS.get(each[1].casefold()):
+            yield int(each[2]), number
+    for each in _YEAR_MONTH.finditer(text):
+        yield int(each[1]), int(each[2])
+    for each in _NUMBER_YEAR.finditer(text):
+        yield int(each[2]), int(each[1])
+
+
+def _dates_with_names(text: str) -> Iterator[Date]:
     for pattern_, day, month in ((_DAY_MONTH, 1, 2), (_MONTH_DAY, 2, 1)):
         for each in pattern_.finditer(text):
             if number := MONTHS.get(each[month].casefold()):

@@ -4,10 +4,23 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
+from donewhen.state.language.quantities import months_in, worded_dates_in
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.quotes import pieces_of, read_plainly, token_line, tokens, tokens_of_plain
+from donewhen.state.proof.quotes import (
+    COMMA,
+    POINT,
+    Marks,
+    marks_of_quote,
+    pieces_of,
+    read_plainly,
+    shown_marks,
+    token_line,
+    tokens,
+    tokens_of_plain,
+)
 from donewhen.state.proof.receipt import Evidence, FieldRow, OutputRow
 
 MOST_FIELDS = 1_000
@@ -17,12 +30,13 @@ ROOT = "output"
 """The name of a result that is a single value."""
 SMALL = 12
 """Whole numbers up to this occur in most texts, so they count only next to their name."""
-_DAY = pattern(r"(\d{4})-(\d\d)-(\d\d)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
-"""A date, or midnight, as JSON has them."""
+_DAY = pattern(r"(\d{4}-\d\d(?:-\d\d(?=\Z|T))?)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
+"""A date, midnight or a month, as JSON has them."""
 _WRITTEN_DAY = pattern(r"(?<!\d)(?<!\d\.)(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?!\d)")
 """A day as people and files write it."""
-_INNER_COMMA = pattern(r"\d,\d")
-_SEPARATORS = str.maketrans("", "", ".,'")
+_UNCERTAIN = pattern(r"\d(?:,\d|-(?!\w)|[. ]\d{3}(?!\d))")
+"""What may have another reading: one number or two, thousands or decimals, a minus behind."""
+_SEPARATORS = str.maketrans("", "", ".,' ")
 _POWER = pattern(r"(?<=\d)[e^].*")
 
 
@@ -39,6 +53,17 @@ class Form(NamedTuple):
         return cls(line, tuple(_POWER.sub("", token.translate(_SEPARATORS).lstrip("-0")) for token in line.split()))
 
 
+Forms = Mapping[Marks, Sequence[Form]]
+"""The forms of a value, by what marks mean in the text."""
+
+
+class Reading(NamedTuple):
+    """A way to read the numbers of a text."""
+
+    marks: Marks
+    turned: bool
+
+
 class _Piece:
     """A piece of a text. It is read word by word only if it may have a value, because that takes the most time."""
 
@@ -46,12 +71,21 @@ class _Piece:
         self.plain = read_plainly(text)
         self._bare = self.plain.translate(_SEPARATORS)
 
+        self._lines: dict[Reading, str] = {}
+
+    def read(self, reading: Reading) -> str:
+        """Return the words and numbers in order, in this reading."""
+        first = Reading(POINT, turned=False)
+        if reading != first and not self._is_uncertain:
+            return self.read(first)
+        if reading not in self._lines:
+            line = tokens_of_plain(self.plain, marks=reading.marks, turned=reading.turned)
+            self._lines[reading] = token_line(line)
+        return self._lines[reading]
+
     @cached_property
-    def readings(self) -> tuple[str, str]:
-        """The words and numbers in order, for both readings of a comma between digits."""
-        line = token_line(tokens_of_plain(self.plain))
-        has_comma = _INNER_COMMA.search(self.plain)
-        return line, token_line(tokens_of_plain(self.plain, commas_part=True)) if has_comma else line
+    def _is_uncertain(self) -> bool:
+        return bool(_UNCERTAIN.search(self.plain))
 
     def may_say(self, stems: Iterable[str]) -> bool:
         """Return False if the piece lacks one of these."""
@@ -72,28 +106,42 @@ class SourceText:
         return [_Piece(piece) for piece in pieces_of(self.text)]
 
     @cached_property
-    def _readings(self) -> tuple[str, ...]:
-        """Both readings of the whole text."""
-        lines = zip(*(piece.readings for piece in self._pieces), strict=True)
-        return tuple(token_line(" ".join(pieces).split()) for pieces in lines)
+    def readings(self) -> tuple[Reading, ...]:
+        """The ways to read its numbers: with both decimal marks unless they show which is right."""
+        shown = shown_marks([piece.plain for piece in self._pieces])
+        return tuple(Reading(*each) for each in product((shown,) if shown else (POINT, COMMA), (False, True)))
+
+    def _read(self, reading: Reading) -> str:
+        """Return the whole text in this reading."""
+        return token_line(" ".join(piece.read(reading) for piece in self._pieces).split())
 
     @cached_property
     def _days(self) -> frozenset[str]:
-        """The days that the text names; 12/10/2026 may be either of two."""
-        matches = (match for piece in self._pieces for match in _WRITTEN_DAY.finditer(piece.plain))
-        return frozenset(day for match in matches for day in _days_of(*match.groups()))
+        """The days and months that the text names; 12/10/2026 may be either of two."""
+        plain = [piece.plain for piece in self._pieces]
+        days = {day for each in plain for match in _WRITTEN_DAY.finditer(each) for day in _days_of(*match.groups())}
+        days |= {f"{year:04}-{month:02}-{day:02}" for each in plain for year, month, day in worded_dates_in(each)}
+        return frozenset(days | {f"{year:04}-{month:02}" for each in plain for year, month in months_in(each)})
 
-    def says(self, forms: Sequence[Form], day: str = "") -> bool:
-        """Return whether the text contains the words and numbers of one of these forms in order, or the day."""
-        return any(map(self._has, forms)) or (bool(day) and day in self._days)
+    def says(self, forms: Forms, day: str = "") -> bool:
+        """Return whether the text contains the words and numbers of one of these forms in order, or the date."""
+        return self._has(forms) or (bool(day) and day in self._days)
 
-    def _has(self, form: Form) -> bool:
-        likely = (piece for piece in self._pieces if piece.may_say(form.stems))
-        if any(form.line in reading for piece in likely for reading in piece.readings):
-            return True
-        may_span = len(form.stems) > 1 and len(self._pieces) > 1
-        may_span = may_span and all(any(piece.may_say([stem]) for piece in self._pieces) for stem in form.stems)
-        return may_span and any(form.line in reading for reading in self._readings)
+    def _has(self, forms: Forms) -> bool:
+        for form in dict.fromkeys(form for each in forms.values() for form in each):
+            likely = [piece for piece in self._pieces if piece.may_say(form.stems)]
+            may_span = len(form.stems) > 1 and len(self._pieces) > 1
+            may_span = may_span and all(any(piece.may_say([stem]) for piece in self._pieces) for stem in form.stems)
+            if not likely and not may_span:
+                continue
+            for reading in self.readings:
+                if form not in forms[reading.marks]:
+                    continue
+                if any(form.line in piece.read(reading) for piece in likely):
+                    return True
+                if may_span and form.line in self._read(reading):
+                    return True
+        return False
 
 
 class _Leaf:
@@ -104,17 +152,24 @@ class _Leaf:
         value_text = "" if isinstance(value, bool) else value if isinstance(value, str) else json.dumps(value)
         small = isinstance(value, int) and abs(value) <= SMALL
         self.quote: str = f"{key} {value_text}" if small and value_text else value_text
-        self.forms = _forms([self.quote])
+        is_text = isinstance(value, str)
+        self.forms = _forms(self.quote, is_text)
         match = _DAY.fullmatch(value_text)
-        self.day = "-".join(match.groups()) if match else ""
-        self.bare_forms: tuple[Form, ...] = _forms([value_text]) if small else self.forms
+        self.day = match[1] if match else ""
+        self.bare_forms: Forms = _forms(value_text, is_text) if small else self.forms
         """Those of the value without its name."""
         self.is_figure: bool = any(map(str.isdigit, value_text))
         """True for numbers, dates and ids: what is not a conclusion in words."""
 
 
-def _forms(texts: Sequence[str]) -> tuple[Form, ...]:
-    lines = (token_line(tokens(f" {text} ", commas_part=part)) for text in texts for part in (False, True))
+def _forms(value: str, is_text: bool) -> Forms:
+    """Return the forms of a value for each meaning of marks in a source; those in a number have only one meaning."""
+    return {marks: _forms_in(value, marks_of_quote(marks) if is_text else (POINT,)) for marks in (POINT, COMMA)}
+
+
+def _forms_in(value: str, marks: Sequence[Marks]) -> tuple[Form, ...]:
+    ways = product(marks, (False, True))
+    lines = (token_line(tokens(f" {value} ", marks=each, commas_part=part)) for each, part in ways)
     return tuple(map(Form.of, dict.fromkeys(filter(None, lines))))
 
 

@@ -13,6 +13,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 from donewhen.state.pattern import pattern
 
@@ -28,7 +30,6 @@ _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+(.*)", re.MULTILINE)
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
-_DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
 _LONG = pattern(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
 """Phone numbers, IBANs, ISBNs: digit groups that form one number of at least nine digits."""
 _LONG_DIGITS = range(9, 40)
@@ -46,7 +47,7 @@ _TOKEN = pattern(
     | (?P<date>\d+(?:[-/]\d+)+(?!\w))
     | (?P<id>[^\W\d_]\w*(?:-\d\w*|(?<=\d)\.\d+)+)
     | (?:(?<![\w)])(?P<minus>-)[$€£¥]?)?(?P<number>(?:(?<!\w)\.)?\d+(?:[.,'](?!\d{4}-\d\d-\d\d(?!\d))\d+)*)
-      (?P<power>e[+-]?\d+(?!\w)|\^\d+)?(?=[^\W\d_]{0,3}(?!\w))
+      (?P<power>e[+-]?\d+(?!\w)|\^\d+)?(?P<behind>-(?![\w-]|[$€£¥₹]\d))?(?=[^\W\d_]{0,3}(?!\w))
     | (?P<word>\w+(?:'\w+)*)
     | (?P<operator>(?<=[\w)\]][ ])(?:[+*/]|!=)(?=[ ][\w(\["]))
     | (?P<sign>[%‰°<>≤≥≠±×✓✔✗✘\u20a0-\u20cf$£¥¢\u2600-\u27bf\U0001f000-\U0001faff])
@@ -56,6 +57,16 @@ _TOKEN = pattern(
 _GROUPED = pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:'\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
 _GROUPED_BY_DOTS = pattern(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
 _DECIMAL_COMMA = pattern(r"\A\d+,\d+")
+_ONE_GROUP = pattern(r"[1-9]\d{0,2}[.,]\d{3}")
+"""Either thousands or three decimals."""
+_MAY_GROUP = pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
+_LONG_DECIMALS = pattern(r"\d+,\d{3,}")
+_CENTS = pattern(r".*[.,']\d{2,}")
+_POINT_SHOWN = pattern(r"(?<![\d.])\d+\.(?:\d{1,2}|\d{4,})(?!\d|\.\d)")
+_COMMA_SHOWN = pattern(
+    r"(?<![\w.,:\[{(-])(?:\d{1,3}(?:\.\d{3})+,\d+|(?:(?<=[^\n])|(?!\d+,\d+(?:[\r\n]|\Z)))\d+,\d\d?)(?![\d,\]})]|\.\d)"
+)
+"""Not in a list or row, and 12,5 not alone in its line, where it may be two cells."""
 _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
 _SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?|[;\n]")
@@ -69,6 +80,16 @@ _CURRENCY = pattern(rf"(?<![^\W\d_])(?:{'|'.join(_CURRENCIES)})(?![^\W\d_])", re
 _SIGN_FIRST = pattern(
     rf"(?<!\d)(?<!\d[ \u00a0])([{''.join(dict.fromkeys(_CURRENCIES.values()))}])[ \u00a0]?(\d[\d.,']*)"
 )
+
+
+class Marks(NamedTuple):
+    """What one mark before exactly three digits means in a text: 1.234 and 1,234 may be thousands or decimals."""
+
+    dots_group: bool = False
+    commas_mark: bool = False
+
+
+POINT, GROUPING, COMMA = Marks(), Marks(dots_group=True), Marks(dots_group=True, commas_mark=True)
 PIECE = 32_768
 """The characters that one regular expression reads at a time."""
 _CUT = pattern(r"[^\W\d][ \t,;]{1,9}(?=[^\W\d])")
@@ -99,14 +120,19 @@ def _read_escape(escape: re.Match[str]) -> str:
     return escape[2] or " "
 
 
-def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
+def tokens(
+    text: str, signs: Collection[str] = (), marks: Marks = POINT, *, commas_part: bool = False, turned: bool = False
+) -> list[str]:
     """Return the tokens of a text, in order. `signs` says which of `%`, `$`, `<`, emoji … are tokens too.
 
     A comma between digits belongs to the number if it groups or marks decimals, and separates in lists and rows;
-    with `commas_part` it always separates.
+    with `commas_part` it always separates. `turned` reads the less likely way what may be two numbers or one, and a
+    minus behind a number that has no decimals.
     """
     plain = map(read_plainly, pieces_of(text))
-    return [each for piece in plain for each in tokens_of_plain(piece, signs, commas_part=commas_part)]
+    return [
+        each for piece in plain for each in tokens_of_plain(piece, signs, marks, commas_part=commas_part, turned=turned)
+    ]
 
 
 def read_plainly(text: str) -> str:
@@ -118,8 +144,12 @@ def read_plainly(text: str) -> str:
     return _DATE_AND_TIME.sub(r"\1 ", text).replace(">=", "≥").replace("<=", "≤")
 
 
-def tokens_of_plain(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
+def tokens_of_plain(
+    text: str, signs: Collection[str] = (), marks: Marks = POINT, *, commas_part: bool = False, turned: bool = False
+) -> list[str]:
     """Return the tokens of a piece of text that `read_plainly` returned."""
+    if turned:
+        text = _SPACED.sub(_without_spaces, text)
     words: list[str] = []
     for match in _TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]
@@ -131,8 +161,10 @@ def tokens_of_plain(text: str, signs: Collection[str] = (), *, commas_part: bool
                 *([f".{part}"] if (part := match["fraction"]) else []),
             ]
         elif match["number"]:
-            values = _values(match["number"], text, match, commas_part)
+            values = _values(match["number"], text, match, marks, commas_part, turned)
             values[0] = (match["minus"] or "") + values[0]
+            if match["behind"] and not match["minus"] and values[-1] != "0" and (turned or _is_negative(match, text)):
+                values[-1] = f"-{values[-1]}"
             values[-1] += match["power"] or ""
             words += values
         elif kind in ("sign", "operator"):
@@ -143,11 +175,19 @@ def tokens_of_plain(text: str, signs: Collection[str] = (), *, commas_part: bool
 
 
 def regroup_digits(text: str) -> str:
-    """Return the text with grouped digits as one number: `1 299`, a phone number, `9.870` if 12.340,5 is elsewhere."""
-    joined = _change(text, lambda piece: _LONG.sub(_join_groups, _SPACED.sub(_without_spaces, piece)))
-    if not any(_GROUPED_BY_DOTS.search(piece) for piece in pieces_of(joined)):
-        return joined
-    return _change(joined, lambda piece: _DOTTED.sub(lambda number: number[0].replace(".", ""), piece))
+    """Return the text with digits grouped by spaces as one number: `1 299`, a phone number."""
+    return _change(text, lambda piece: _LONG.sub(_join_groups, _SPACED.sub(_without_spaces, piece)))
+
+
+def shown_marks(plain: Collection[str]) -> Marks | None:
+    """Return what marks mean in a text if its other numbers show it for certain: 12,5 does, unless 0.5 is there too."""
+    comma = any(map(_COMMA_SHOWN.search, plain))
+    return None if comma == any(map(_POINT_SHOWN.search, plain)) else COMMA if comma else POINT
+
+
+def marks_of_quote(marks: Marks) -> tuple[Marks, ...]:
+    """Return how a quote is read if its text has these marks; 2,500 may have been 2.500 there."""
+    return (COMMA, GROUPING) if marks == COMMA else (marks,)
 
 
 def _without_spaces(number: re.Match[str]) -> str:
@@ -179,7 +219,13 @@ def _join_groups(groups: re.Match[str]) -> str:
     return whole if sum(map(str.isdigit, whole)) in _LONG_DIGITS else groups[0]
 
 
-def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> list[str]:
+def _is_negative(match: re.Match[str], text: str) -> bool:
+    """Return whether a minus behind a number is its sign, as in `30,00- EUR`; not in `30- to 60-day`, `1.50- 2.50`."""
+    follows = text[match.end("behind") : match.end("behind") + 2]
+    return bool(_CENTS.fullmatch(match["number"])) and not (follows[:1] == " " and follows[1:].isdigit())
+
+
+def _values(number: str, text: str, match: re.Match[str], marks: Marks, commas_part: bool, turned: bool) -> list[str]:
     """Return the number or numbers that digits with dots and commas stand for."""
     start, end = match.start("number"), match.end("number")
     before, after = text[start - 1 : start], text[end : end + 1]
@@ -190,12 +236,20 @@ def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> 
         or (after == "," and text[end + 1 : end + 2].strip())
     ):
         return [_value(part) for part in number.split(",")]
+    alone = (before in ("", "\n") and after in ("", "\n", "\r")) or (before, after) == ("(", ")")
+    is_decimal = bool(_DECIMAL_COMMA.fullmatch(number)) and not _GROUPED.fullmatch(number)
+    may_part = alone or (is_decimal and _LONG_DECIMALS.fullmatch(number))
+    is_likely = alone and is_decimal
+    if "," in number and may_part and not marks.commas_mark and is_likely != turned:
+        return [_value(part) for part in number.split(",")]
+    if _ONE_GROUP.fullmatch(number):
+        groups = marks.dots_group if "." in number else not marks.commas_mark
+        return [re.sub("[.,]", "", number) if groups else _value(number.replace(",", "."))]
     if _GROUPED.fullmatch(number):
         return [_value(number.replace(",", "").replace("'", ""))]
     if _GROUPED_BY_DOTS.fullmatch(number):
         return [_value(number.replace(".", "").replace(",", "."))]
-    alone = (before in ("", "\n") and after in ("", "\n", "\r")) or (before, after) == ("(", ")")
-    if _DECIMAL_COMMA.fullmatch(number) and not alone:
+    if is_decimal:
         return [_value(number.replace(",", "."))]
     return [_value(part) for part in re.split("[,']", number)]
 
@@ -212,7 +266,7 @@ class SearchedText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._read: dict[tuple[int, Collection[str]], str] = {}
+        self._read: dict[tuple[int, Collection[str], Marks], str] = {}
 
     @cached_property
     def _forms(self) -> list[str]:
@@ -231,11 +285,21 @@ class SearchedText:
                 forms.append("".join(piece for piece, _ in plain))
         return forms + [joined for form in forms if (joined := regroup_digits(form)) != form]
 
-    def _readings(self, signs: Collection[str]) -> Iterator[str]:
-        for number, form in enumerate(self._forms):
-            if (number, signs) not in self._read:
-                self._read[number, signs] = token_line(tokens(form, signs))
-            yield self._read[number, signs]
+    @cached_property
+    def _marks(self) -> tuple[Marks, ...]:
+        """What a dot or comma before three digits may mean in the text."""
+        if not any(map(_MAY_GROUP.search, pieces_of(self.text))):
+            return (POINT,)
+        shown = shown_marks([read_plainly(piece) for piece in pieces_of(self.text)])
+        return (POINT, GROUPING) if shown is None else (shown,)
+
+    def _readings(self, signs: Collection[str]) -> Iterator[tuple[str, Marks]]:
+        for marks in self._marks:
+            for number, form in enumerate(self._forms):
+                key = number, signs, marks
+                if key not in self._read:
+                    self._read[key] = token_line(tokens(form, signs, marks))
+                yield self._read[key], marks
 
     def says(self, quote: str) -> bool:
         """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
@@ -249,7 +313,7 @@ class SearchedText:
             return bool(marks) and marks in "".join(self.text.split())
         if len(short := tokens(quote)) < _SHORT and all(map(_UNSPACED.fullmatch, short)):
             return any(self._stands_alone(fold(form)) for form in forms)
-        if any(_is_token_run(form, signs, reading) for reading in self._readings(signs) for form in forms):
+        if any(_is_token_run(form, signs, *reading) for reading in self._readings(signs) for form in forms):
             return True
         if (signed := _with_currency_signs(quote)) != quote:
             return self.says(signed)
@@ -259,9 +323,12 @@ class SearchedText:
 
     def _has_row(self, cells: list[str], signs: Collection[str]) -> bool:
         """Return whether a line of the text has these cells of a table in order, whatever else is in it."""
-        wanted = [cell_tokens for cell in cells if (cell_tokens := tokens(f" {cell} ", signs))]
-        rows = (line for line in self.text.splitlines() if len(line) <= PIECE)
-        return any(_in_order(wanted, token_line(tokens(line, signs))) for line in rows)
+        rows = [line for line in self.text.splitlines() if len(line) <= PIECE]
+        for marks in self._marks:
+            wanted = [cell_tokens for cell in cells if (cell_tokens := tokens(f" {cell} ", signs, marks))]
+            if any(_in_order(wanted, token_line(tokens(line, signs, marks))) for line in rows):
+                return True
+        return False
 
     @cached_property
     def _with_signs(self) -> "SearchedText | None":
@@ -342,16 +409,14 @@ def token_line(words: list[str]) -> str:
     return f" {' '.join(words)} " if words else ""
 
 
-def _is_token_run(quote: str, signs: Collection[str], reading: str) -> bool:
-    for commas_part in (False, True):
-        wanted = token_line(tokens(f" {quote} ", signs, commas_part=commas_part))
+def _is_token_run(quote: str, signs: Collection[str], reading: str, marks: Marks) -> bool:
+    for read_as, commas_part in product(marks_of_quote(marks), (False, True) if "," in quote else (False,)):
+        wanted = token_line(tokens(f" {quote} ", signs, read_as, commas_part=commas_part))
         if wanted and wanted in reading:
             return True
-        parts = [tokens(f" {part} ", signs, commas_part=commas_part) for part in _SKIP.split(quote)]
+        parts = [tokens(f" {part} ", signs, read_as, commas_part=commas_part) for part in _SKIP.split(quote)]
         if _in_order([part for part in parts if part], reading):
             return True
-        if "," not in quote:
-            break
     return False
 
 

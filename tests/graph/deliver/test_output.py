@@ -111,6 +111,25 @@ async def test_figures_without_a_source_are_named() -> None:
     assert "2026-11-30 (in no" not in model.requests[-1].text
 
 
+def read_statement() -> str:
+    """Read the statement of an account."""
+    return "Offen CHF: 1.234,56, Oktober 2026; Saldo 30,00- EUR"
+
+
+@pytest.mark.parametrize(
+    ("figure", "unsourced"), [(1234.56, []), (-30, []), (1.234, ["output"]), (56, ["output"]), (30, ["output"])]
+)
+async def test_a_part_of_a_figure_is_no_source(figure: float, unsourced: list[str]) -> None:
+    """N07, F9: 1.234 is a thousandth of 1.234,56, and 30,00- is negative."""
+    plan = submit_plan([{"content": "read", "done_when": ["it is read"], "tools": ["read_statement"]}])
+    rounds = [call("read_statement"), finish_step("See the data.", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": rounds}, "deliver": [deliver("Done.", figure)]})
+    async with Agent(model, [read_statement], settings=FREE, effects={"read_statement": "read"}) as own:
+        run = await own.start("What is open?", output_type=float)
+    assert run.receipt is not None
+    assert (run.receipt["output"] or {}).get("unsourced") == unsourced
+
+
 async def test_a_figure_that_the_person_said_earlier_is_not_named() -> None:
     """N07: two requests of a thread: what they said in the first one is no invention in the second one's data."""
     plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare"}])

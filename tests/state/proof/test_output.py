@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from donewhen.state.proof.output import Form, SourceText, leaf_values, trace_values
-from donewhen.state.proof.quotes import PIECE, pieces_of, tokens
+from donewhen.state.proof.quotes import COMMA, PIECE, POINT, pieces_of, tokens
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
 MAIL = SourceText("s1.2", '{"from": "Mira M\\u00fcller", "note": "Acme delivers on 30 November 2026, at 18.40"}')
@@ -76,10 +76,11 @@ def test_a_day_is_found_as_its_country_writes_it(written: str, day: str) -> None
 @example("-$1.50e5 10.00^3 09:30:05.50 O'Neil's a_1-2")
 def test_a_text_has_each_of_its_words_and_numbers(text: str) -> None:
     """A1: what is searched before a text is read word by word excludes nothing that stands in it."""
-    for part in (False, True):
-        words = tokens(text, commas_part=part)
+    source = SourceText("", text)
+    for marks, turned in source.readings:
+        words = tokens(text, marks=marks, turned=turned)
         forms = [Form.of(f" {each} ") for each in [*words, " ".join(words)] if each]
-        assert [form for form in forms if not SourceText("", text).says([form])] == []
+        assert [form for form in forms if not source.says({POINT: [], COMMA: [], marks: [form]})] == []
 
 
 def test_megabytes_without_a_figure_are_searched_in_a_moment() -> None:
@@ -118,3 +119,122 @@ def test_paths_and_bounds() -> None:
     row = trace_values(list(range(1500)), [OFFERS])
     assert (len(row["fields"]), row["more"]) == (1000, 500)
     assert [path for path, _, _ in leaf_values({"a": [None, {"b": ""}], "c": False})] == ["a[1].b", "c"]
+
+
+HONEST = [
+    # German
+    ("Offen CHF: 1.234,56\n", 1234.56),
+    ("Offen EUR: 12.345.678,90", 12345678.9),
+    ("Offen EUR: 2.500 und 12,5", 2500),
+    ("Offen EUR: 2.500 und 12.345.678,90", 2500),
+    ("Bestand 1.234 Stück", 1234),
+    ("Faktor 1.234", 1.234),
+    ("Kurs 1,234 USD", 1.234),
+    ("Summe (20,00)", 20),
+    ("Betrag\n12,5\n", 12.5),
+    ("Saldo 30,00- EUR", -30),
+    ("Soll;Haben\n1.234,56-;0,50\n", -1234.56),
+    ("Bestand 30-", -30),
+    ("Spalten 30,00-  15,25", 15.25),
+    ("Python 3.12, 2.500 Stück, 12,5 %", 2500),
+    # English
+    ("Open CHF: 1,234.56", 1234.56),
+    ("Open EUR: 2,500 and 12.5", 2500),
+    ("qty,price\n2,125.02\n", 125.02),
+    ("lamp,20,125.02", 125.02),
+    ("[1,200,25,3]", 200),
+    ("orders 4711,4712", 4712),
+    ("a 30-day trial", 30),
+    ("30.50-40.75 EUR", 30.5),
+    ("- 30 lamps", 30),
+    ("balance -1,234.50", -1234.5),
+    # French, Swiss, Japanese, Indian
+    ("Total 1 234,56 €", 1234.56),
+    ("Total 1\u202f234,56 €", 1234.56),
+    ("GET /a 200 512", 512),
+    ("Total CHF 1'234.56", 1234.56),
+    ("Preis CHF 30.-", 30),
+    ("合計１，２３４円", 1234),
+    ("₹12,34,567", 1234567),
+    ("₹1,20,450.50", 1204.5e2 + 0.5),
+]
+"""Figures that their texts have."""
+WRONG = [
+    # German
+    ("Offen CHF: 1.234,56\n", 1.234),
+    ("Offen CHF: 1.234,56\n", 56),
+    ("Offen CHF: 1.234,56\n", 234.56),
+    ("Offen CHF: 1.234,56\n", 1234),
+    ("Offen CHF:\n1.234,56\n", 1.234),
+    ("Offen EUR: 12.345.678,90", 12.345),
+    ("Offen EUR: 12.345.678,90", 90),
+    ("Offen EUR: 12.345.678,90", 12345678),
+    ("Offen EUR: 2.500 und 12,5", 2.5),
+    ("Offen EUR: 2.500 und 12.345.678,90", 2.5),
+    ("Rabatt 17,25 %", 17),
+    ("Rabatt 17,25 %", 25),
+    ("Saldo 30,00- EUR", 30),
+    ("1.234,56-;0,50\n", 1234.56),
+    ("Saldo 30,00-\n", 30),
+    ("Bestand 1.234 Stück", 234),
+    # English
+    ("Open CHF: 1,234.56", 234.56),
+    ("Open CHF: 1,234.56", 1.234),
+    ("Open CHF: 1234.56", 234.56),
+    ("Open EUR: 2,500 and 12.5", 2.5),
+    ("Open EUR: 2,500 and 12.5", 500),
+    ("total 1,204,500", 1204),
+    ("total 1,204,500", 500),
+    ("lamp,20,125.02", 20125.02),
+    ("balance -1,234.50", 1234.5),
+    # French, Swiss, Japanese, Indian
+    ("Total 1\u202f234,56 €", 234.56),
+    ("Total CHF 1'234.56", 234.56),
+    ("Total CHF 1'234.56", 1.234),
+    ("合計１，２３４円", 234),
+    ("₹12,34,567", 34),
+    ("₹12,34,567", 34567),
+    ("₹1,20,450.50", 450.5),
+]
+"""Parts of figures, other values and other signs."""
+
+
+@pytest.mark.parametrize(("text", "figure"), HONEST)
+def test_a_figure_is_found_however_its_country_writes_it(text: str, figure: float) -> None:
+    """A1: thousands and decimals by either mark where the text does not show which; a minus behind the number."""
+    row = trace_values({"sum": figure}, [SourceText("s1.1", text)])
+    assert (row.get("unsourced"), row["fields"][0]["evidence"] != []) == ([], True)
+
+
+@pytest.mark.parametrize(("text", "figure"), WRONG)
+def test_a_figure_is_found_only_whole(text: str, figure: float) -> None:
+    """A1, F9: no part of a number is a source, nor what its marks cannot mean in the text."""
+    row = trace_values({"sum": figure}, [SourceText("s1.1", text)])
+    assert (row.get("unsourced"), row["fields"][0]["evidence"]) == (["sum"], [])
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "found"),
+    [
+        ("Summe im Oktober 2026", "2026-10", True),
+        ("Okt. 2026", "2026-10", True),
+        ("ventes d'octobre 2026", "2026-10", True),
+        ("octubre de 2026", "2026-10", True),
+        ("October, 2026", "2026-10", True),
+        ("２０２６年１０月の合計", "2026-10", True),
+        ("2026年10月", "2026-10", True),
+        ("10/2026", "2026-10", True),
+        ("10.2026", "2026-10", True),
+        ("30 November 2026", "2026-11-30", True),
+        ("le 1er décembre 2026", "2026-12-01", True),
+        ("2026年10月5日", "2026-10-05", True),
+        ("Oktober 2025", "2026-10", False),
+        ("Oktober", "2026-10", False),
+        ("30 November 2025", "2026-11-30", False),
+        ("version 3.10.2026", "2026-10", False),
+    ],
+)
+def test_a_date_in_words_is_found(written: str, value: str, found: bool) -> None:
+    """A1: the goal says “Oktober 2026”, the result 2026-10."""
+    row = trace_values({"when": value}, [SourceText("s1.1", "none")], [SourceText("", written)])
+    assert row.get("unsourced") == ([] if found else ["when"])
