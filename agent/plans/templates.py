@@ -14,6 +14,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError, StorageError
+from donewhen.state.language.quantities import read_date, says_date
 from donewhen.state.language.texts import known_language
 from donewhen.state.proof.receipt import SUCCEEDED
 from donewhen.state.values import similar
@@ -59,10 +60,13 @@ class PlanTemplate:
         """Return where the saved value of a parameter still stands, by key: as part of a word, or spelled otherwise."""
         named = [(place, _PLACEHOLDER.sub("$", text)) for place, text in _named_texts(self.goal, self.plan)]
         readings = [(place, (text, _split_parts(text))) for place, text in named]  # PayPal is found by pal and paypal
+        apart = [(place, _part_dates(text)) for place, text in named]
         left = dict[str, list[str]]()
         for key, value in self.parameters.items():
-            spelled = _spellings(value)
-            left[key] = [place for place, texts in readings if any(map(spelled.search, texts))]
+            spelled, dates = _spellings(value), read_date(_part_dates(value))
+            found = {place for place, texts in readings if any(map(spelled.search, texts))}
+            found |= {place for place, text in apart if any(says_date(text, date) for date in dates)}
+            left[key] = [place for place, _ in named if place in found]
         return {key: places for key, places in left.items() if places}
 
     def origin(self, parameters: Mapping[str, Any]) -> Json:
@@ -211,6 +215,11 @@ def _split_parts(text: str) -> str:
 
     triples = zip(" " + text, text, text[1:] + " ", strict=False)
     return "".join(f"_{new}" if is_begun(old, new, next) else new for old, new, next in triples)
+
+
+def _part_dates(text: str) -> str:
+    """Return the text in common digits and with spaces for `_`, as dates are read."""
+    return normalize("NFKC", text).replace("_", " ")
 
 
 def _spellings(value: str) -> re.Pattern[str]:

@@ -100,6 +100,12 @@ _CJK = pattern(r"(\d\d?)月(\d\d?)日")
 _YEAR_MONTH_DAY = pattern(r"(?<!\d)(\d{4}) *年 *(\d\d?) *月 *(\d\d?) *日")
 _MONTH_YEAR = pattern(r"(?<![^\W\d_])([^\W\d_]{3,10})\.?,?(?: of| de)? (\d{4})(?!\d)")
 _YEAR_MONTH = pattern(r"(?<![\d.,/-])(\d{4})(?: *年 *|[-/](?=\d\d))(\d\d?)(?![\d/-])")
+_MONTH_ALONE = pattern(
+    r"(?<![^\W\d_])[^\W\d_]{3,10}(?![^\W\d_])(?!\W{0,3}(?:(?:of|de) )?(?:\d\d?(?:st|nd|rd|th)?,? )?\d{4}(?!\d))"
+)
+_CJK_MONTH_ALONE = pattern(r"(?<![\d年])(?<!年 )(\d\d?)月")
+_SHORT_NAME = 4
+_OF_DATES = ("of", "de", "st", "nd", "rd", "th", "er", "年", "月", "日")
 _NUMBER_YEAR = pattern(r"(?<![\d.,/-])(\d\d?)[./](\d{4})(?![/\d-]|[.,]\d)")
 MOST_DIGITS = 15
 """A number with more digits is an id, and compared as a text."""
@@ -204,6 +210,32 @@ def months_in(text: str) -> Iterator[tuple[int, int]]:
         yield int(each[1]), int(each[2])
     for each in _NUMBER_YEAR.finditer(text):
         yield int(each[2]), int(each[1])
+
+
+def read_date(text: str) -> list[Date]:
+    """Return the dates that a text as a whole may be; of a month the day is 0, as in `2026-10` or `Oktober`."""
+    if any(word.casefold() not in MONTHS and word not in _OF_DATES for word in _WORD.findall(text)):
+        return []
+    months = [*months_in(text), *((0, month) for month in _months_alone(text))]
+    return [*dates_in(text)] or [(year, month, 0) for year, month in months]
+
+
+def says_date(text: str, date: Date) -> bool:
+    """Return whether a text has this date, or a date in this month if its day is 0; what lacks a year fits any."""
+    year, month, day = date
+    if day:
+        return any(same_date(date, each) for each in dates_in(text))
+    months = {*months_in(text), *(each[:2] for each in dates_in(text) if each[0])}
+    months |= {(0, alone) for alone in _months_alone(text)}
+    return any(each[1] == month and (each[0] == year or 0 in (each[0], year)) for each in months)
+
+
+def _months_alone(text: str) -> Iterator[int]:
+    """Yield the months named without a year. Short names need a capital: “the file may be missing”."""
+    for each in _MONTH_ALONE.finditer(text):
+        if (number := MONTHS.get(each[0].casefold())) and (len(each[0]) > _SHORT_NAME or each[0].istitle()):
+            yield number
+    yield from (int(each[1]) for each in _CJK_MONTH_ALONE.finditer(text))
 
 
 def _dates_with_names(text: str) -> Iterator[Date]:

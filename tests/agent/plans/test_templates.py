@@ -206,6 +206,68 @@ def test_only_a_whole_part_of_a_word_is_a_value_that_still_stands(value: str, te
     assert template.find_left() == ({"key": ["goal"]} if is_left else {})
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "is_left"),
+    [
+        ("2026-10", "Sum of October 2026", True),
+        ("2026-10", "Sum of 10/2026", True),
+        ("2026-10", "Sum of 10.2026", True),
+        ("2026-10", "Summe im Oktober", True),
+        ("2026-10", "Sum of Oct. 2026", True),
+        ("2026-10", "until 31 October 2026", True),
+        ("2026-10", "until 31.10.2026", True),
+        ("2026-10", "２０２６年１０月の合計", True),
+        ("2026-10", "10月の合計", True),
+        ("2026-10", "OCTOBER_2026.csv", True),
+        ("October 2026", "sales_2026-10.csv", True),
+        ("Oktober", "Sum of October", True),
+        ("10/2026", "Sum of October 2026", True),
+        ("2026-10-01", "Sum of 1 October 2026", True),
+        ("2026-10-01", "Sum of October 1st, 2026", True),
+        ("2026-10-01", "am 1.10.2026", True),
+        ("2026-10-01", "am 1. Oktober", True),
+        ("1 October 2026", "until 2026-10-01", True),
+        ("2026-10", "Sum of October 2025", False),
+        ("2026-10", "Sum of September 2026", False),
+        ("2026-10", "Summe im November", False),
+        ("2026-05", "the file may be missing", False),
+        ("2026-03", "check the mar files", False),
+        ("2026-10-01", "Sum of 2 October 2026", False),
+        ("2026-10-01", "Sum of October 2026", False),
+        ("10", "Sum of October 2026", False),
+        ("2026", "Sum of Oct", False),
+        ("sales_2026-10.csv", "Sum of October 2026", False),
+    ],
+)
+def test_a_date_that_is_spelled_otherwise_still_stands(value: str, text: str, is_left: bool) -> None:
+    """Issue 12, templates: in numbers or words of any of the six languages; one without a year may be any year's."""
+    template = PlanTemplate("t", text, {}, {"other": "x", "key": value}, "")
+    assert template.find_left() == ({"key": ["goal"]} if is_left else {})
+
+
+async def test_a_month_in_words_is_named_as_it_is_saved_and_shown() -> None:
+    """Issue 12, templates: the goal says 2026-10 and the step October 2026, which no start replaces."""
+    steps = [
+        {"content": "Sum of October 2026", "tools": ["total"]},
+        {"content": "Sum of 1 November", "tools": ["total"]},
+    ]
+    rounds = (
+        [call("total", region="North"), finish_step("7", "s1.1")],
+        [call("total", region="South"), finish_step("7", "s2.1")],
+    )
+    roles: Any = {
+        "triage": [submit_plan(steps)],
+        "execute": dict(zip(("s1", "s2"), rounds, strict=True)),
+        "deliver": ["7"],
+    }
+    async with Agent(ScriptedModel(roles=roles), [total], effects={"total": "read"}, storage="memory:") as agent:
+        run = await agent.resume(await agent.start("Sums of 2026-10, 2026-11-01", settings=ASKED), "yes")
+        saved = await agent.templates.save(run, "sums", {"month": "2026-10", "day": "2026-11-01"})
+        assert saved.problem == "2026-10 still stands in: s1 content; 2026-11-01 still stands in: s2 content"
+        again = await agent.start(template="sums", parameters={"month": "2026-09"}, settings=ASKED)
+        assert "2026-10 of the saved run still stands in: s1 content" in again.pending[0]["text"]
+
+
 async def test_who_is_not_asked_reads_the_values_in_a_note() -> None:
     """Issue 12, templates: the values that a template was started with are told where no plan is confirmed."""
     async with Agent(
