@@ -135,7 +135,7 @@ class Delivery(Talk[str]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.voice: Voice = Voice(self.context.runtime, answer=True, inside=False)
+        self.voice: Voice = Voice(self.context.runtime, language=self.language, answer=True, inside=False)
 
     def read_data(self, arguments: Json, text: str = "") -> list[str]:
         """Read the structured result from a call's arguments or a text; return its problems."""

@@ -254,7 +254,8 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> Json:
 
 def emit_note(runtime: Runtime[Settings], language: str, note: str, **values: Any) -> None:
     """Tell people something about the run: a text of the section `note`, of which 500 characters are shown."""
-    emit(runtime, "note", text=say(language, "note", note, **values)[:500])
+    event = without_secrets(runtime, {"text": say(language, "note", note, **values)})  # before a cut through one
+    emit(runtime, "note", text=event["text"][:500])
 
 
 def without_secrets(runtime: Runtime[Settings], event: Json) -> Json:

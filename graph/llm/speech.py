@@ -31,7 +31,6 @@ from pydantic_core import from_json
 from donewhen.graph.events import ANSWER, emit, emit_note, keep_speech
 from donewhen.graph.llm.printed import TEXT_ARGUMENTS
 from donewhen.state.channels import SPEECH_PREFIX
-from donewhen.state.language.texts import known_language
 from donewhen.state.pattern import pattern
 from donewhen.state.private_langgraph import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 from donewhen.state.settings import Settings
@@ -300,9 +299,10 @@ class _TextArgument:
 class Voice:
     """Streams what the planner (`step` None), a step or the delivery says in one reply.
 
-    `task`: the tool call that stands for the step in the conversation and gets its `result`; "" if the result is the
-    answer of the run. `answer`: all speech is the answer. `inside`: the speaker is in a subgraph. `ends`: False if an
-    answer does not end the run, because it is about a plan that waits for a person.
+    `language`: that of notes for people. `task`: the tool call that stands for the step in the conversation and gets
+    its `result`; "" if the result is the answer of the run. `answer`: all speech is the answer. `inside`: the speaker
+    is in a subgraph. `ends`: False if an answer does not end the run, because it is about a plan that waits for a
+    person.
     """
 
     def __init__(
@@ -310,6 +310,7 @@ class Voice:
         runtime: Runtime[Settings],
         step: str | None = None,
         *,
+        language: str,
         task: str = "",
         answer: bool = False,
         inside: bool,
@@ -317,6 +318,7 @@ class Voice:
     ) -> None:
         self._runtime = runtime
         self._step = step
+        self._language = language
         self._task = task
         self._answer = answer
         self._inside = inside
@@ -360,7 +362,7 @@ class Voice:
 
     def note(self, note: str, **values: Any) -> None:
         """Tell people something about the request: a text of the section `note`."""
-        emit_note(self._runtime, known_language(self._runtime.context.speaks), note, **values)
+        emit_note(self._runtime, self._language, note, **values)
 
     def report_stall(self, seconds: float) -> None:
         """Emit how many seconds the model has been silent."""

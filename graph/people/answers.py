@@ -243,9 +243,11 @@ def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: R
         return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
     if pending.comes_back:
         # Answered steps continue first; this question is asked again afterwards.
-        kept: Pause = {"id": pending.id, "problem": pending.problem or "", "draft": pending.draft}
+        lacks: Pause | None = None
+        if pending.problem:
+            lacks = {"id": pending.id, "problem": pending.problem, "draft": pending.draft}
         shown = close_pause(messages, pending, "Asked again later.")
-        return {"pending": None, "put_off": kept, "messages": shown}
+        return {"pending": None, "put_off": lacks, "messages": shown}
     again = with_fresh_call(messages, pending)
     return {
         "pending": again.dump(),

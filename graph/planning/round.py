@@ -95,7 +95,7 @@ async def _plan_round(state: Planning, runtime: Runtime[Settings], config: Runna
 async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """Take the plan that was sent with looks; without one, ask the model of the phase and act on its reply."""
     about_plan = bool(shown_plan(state["planning"]))  # an answer to words about a plan is not the result
-    voice = Voice(runtime, inside=True, ends=not about_plan)
+    voice = Voice(runtime, language=state["language"], inside=True, ends=not about_plan)
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
     if plan := round.record["sent_plan"]:

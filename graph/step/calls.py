@@ -75,6 +75,7 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
+from donewhen.state.proof.evidence import is_change
 from donewhen.state.proof.journal import (
     CallHistory,
     Source,
@@ -358,9 +359,12 @@ class StepCalls(Calls[Step], StepContext):
 
     def _lookup_changes(self) -> StepChange:
         """Return the record's change: tools that were found, and what was recalled."""
-        change = StepChange()
+        change, record = StepChange(), self.state["record"]
         if self.found_tools:
-            change["found"] = [*self.state["record"]["found"], *self.found_tools]
+            change["found"] = [*record["found"], *self.found_tools]
+        made = {call_key(e["tool"] or "", e["arguments"]) for e in self.new_entries if is_change(e)}
+        if made & record["asked_often"].keys():  # the next equal one may be asked about again
+            change["asked_often"] = {key: last for key, last in record["asked_often"].items() if key not in made}
         return {**change, "recalled": spans} if (spans := self._spans()) else change
 
     def _update(self) -> Step:
@@ -489,7 +493,7 @@ async def _show_to_hooks(call: Call, context: CallContext, outcome: CallOutcome)
     A withheld result is stored nowhere. The call's effect remains.
     """
     made_call, policies = call_for_hooks(call, context, ok=outcome.ok, text=outcome.text), context.deps.policies
-    verdict = await policies.ask(policies.hooks.after_call, made_call, context.runtime)
+    verdict = await policies.ask(policies.hooks.after_call, made_call, context.runtime, context.caller.language)
     if refusal := verdict.refused_alone:
         ok, text = outcome.ok and made_call.effect != "read", f"The call was made; its result is withheld: {refusal}"
         outcome = replace(outcome, ok=ok, text=text, artifact=None, images=())
@@ -526,7 +530,7 @@ async def ask_before_end(
     if not (before_end := policies.hooks.before_end):
         return "", None
     end = End(context.thread, caller.id, caller.goal, text, status, output)
-    verdict = await policies.ask(before_end, end, context.runtime)
+    verdict = await policies.ask(before_end, end, context.runtime, caller.language)
     if verdict.refused or not verdict.question:
         return verdict.refused, None
     for entry in answers:

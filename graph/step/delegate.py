@@ -80,7 +80,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
 def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
     """Return the executor's input; its brief and keys are added when the call is made."""
     saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
-    voice, node_context = Voice(runtime, state["step"]["id"], inside=True), copy_context()
+    voice, node_context = Voice(runtime, state["step"]["id"], language=state["language"], inside=True), copy_context()
 
     def tell(text: str) -> None:
         node_context.copy().run(voice.say, text)

@@ -322,7 +322,8 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
     before_call, decided = context.deps.policies.hooks.before_call, call.get("decided")
     if not before_call or (decided and decided["kind"] == "known" and decided["effect"] != "not_happened"):
         return go
-    verdict = await context.deps.policies.ask(before_call, call_for_hooks(call, context), context.runtime)
+    about, language = call_for_hooks(call, context), context.caller.language
+    verdict = await context.deps.policies.ask(before_call, about, context.runtime, language)
     agreed = call.get("agreed")
     is_answered = (
         agreed is not None

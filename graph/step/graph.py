@@ -125,7 +125,9 @@ def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "interjection_cursor": run.get("interjection_cursor") or "",
         "user_answers": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in each["rejected"].items()},
-        "asked_often": {key: last for each in records.values() for key, last in each["asked_often"].items()},
+        "asked_often": {
+            key: last for other, each in records.items() if other != id for key, last in each["asked_often"].items()
+        },
         "settled_writes": [
             *(run.get("settled_writes") or ()),
             *(key for other in others_at_work for key in other["wrote"]),

@@ -70,7 +70,7 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
         cursor = max(state["record"]["interjection_cursor"], state["interjection_cursor"])
         current, words = await with_interjections(before, cursor, runtime)
         task = "" if current["record"]["answers"] else str(current["record"]["task"] or "")
-        voice = Voice(runtime, current["step"]["id"], task=task, inside=True)
+        voice = Voice(runtime, current["step"]["id"], language=current["language"], task=task, inside=True)
         update = await StepRound(current, runtime, deps, tools=toolbox, voice=voice, rounds=[*shown, *words]).run()
         update = {**update, "transcript": [*words, *update.get("transcript", ())]} if words else update
     after: Step = apply_update(before, update)

@@ -18,7 +18,6 @@ from donewhen.graph.sync import call_in_time, is_async, run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.language.texts import known_language
 from donewhen.state.records import Pause, PauseKind
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
@@ -178,7 +177,11 @@ class Policies:
     secrets: Sequence[str] = field(default=(), repr=False)
 
     async def ask(
-        self, hooks: Sequence[Callable[[Any], Any]], about: Call | Question | End, runtime: Runtime[Settings]
+        self,
+        hooks: Sequence[Callable[[Any], Any]],
+        about: Call | Question | End,
+        runtime: Runtime[Settings],
+        language: str,
     ) -> HookDecision:
         """Call every one of these hooks; return their combined decision, with credentials removed.
 
@@ -194,7 +197,7 @@ class Policies:
             except (Exception, SystemExit) as error:  # which in a task would end the event loop
                 _log.exception("The hook %s failed; what it was asked about is refused", name)
                 said = conceal(f"{type(error).__name__}: {error}", self.secrets)
-                emit_note(runtime, known_language(runtime.context.speaks), "hook_failed", name=name, error=said)
+                emit_note(runtime, language, "hook_failed", name=name, error=said)
                 answer = Refuse(f"the policy {name} could not be asked")
             if isinstance(answer, Refuse):
                 verdict.refused = verdict.refused or f"{REFUSES}{answer.reason}"
@@ -218,5 +221,5 @@ class Policies:
             list(pending.get("options") or ()),
             details,
         )
-        verdict = await self.ask(self.hooks.before_question, about, runtime)
+        verdict = await self.ask(self.hooks.before_question, about, runtime, pending.get("language") or "en")
         return verdict.refused_alone

@@ -27,6 +27,8 @@ _ESCAPE = pattern(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
 _ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TAG = pattern(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
+_NUMBERS_NOTHING = pattern(r"^\W*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d|\d{1,2}:\d\d|\d{1,3}[.)] )")
+"""A date, a time or the number of a list, at the beginning of a line."""
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+(.*)", re.MULTILINE)
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
@@ -303,14 +305,14 @@ class SearchedText:
 
     def says(self, quote: str) -> bool:
         """Return whether the text contains the quote; a quote without words and numbers, as `[]`, by its characters."""
-        quote = _HASH.sub(self._whole_hash, _without_line_marks(html.unescape(quote)))
+        raw, quote = quote, _HASH.sub(self._whole_hash, _without_line_marks(html.unescape(quote)))
         forms = [quote, *([_ESCAPE.sub(_read_escape, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regroup_digits(form)) != form]
         signs = _signs("\n".join(forms))
         if not tokens(quote, signs):
-            marks = "".join(quote.split())
-            return bool(marks) and marks in "".join(self.text.split())
+            marks = {"".join(each.split()) for each in (raw, quote)} - {""}
+            return any(each in "".join(self.text.split()) for each in marks)
         if len(short := tokens(quote)) < _SHORT and all(map(_UNSPACED.fullmatch, short)):
             return any(self._stands_alone(fold(form)) for form in forms)
         if any(_is_token_run(form, signs, *reading) for reading in self._readings(signs) for form in forms):
@@ -389,9 +391,9 @@ def _without_line_marks(quote: str) -> str:
     """Return the quote without Markdown's `>` before its lines.
 
     If only numbers follow the marks, they stay and must stand in the text too: nothing shows whether `> 100 requests`
-    quotes a line or compares.
+    quotes a line or compares. Dates, times and the numbers of a list compare nothing.
     """
-    lines = [_CURRENCY.sub("", line[1]) for line in _BLOCKQUOTE.finditer(quote)]
+    lines = [_CURRENCY.sub("", _NUMBERS_NOTHING.sub("a", line[1])) for line in _BLOCKQUOTE.finditer(quote)]
     firsts = [next(filter(str.isalnum, line), "") for line in lines]
     may_compare = any(firsts) and not any(map(str.isalpha, firsts))
     return quote if may_compare else _BLOCKQUOTE.sub(r"\1", quote)

@@ -133,6 +133,18 @@ async def test_a_hook_that_asks_otherwise_each_time_asks_twice_and_then_refuses(
         assert ("asks something else" in last_told(model, "s1")) is not bool(sent)
 
 
+async def test_a_call_about_which_a_hook_asked_twice_may_be_asked_about_again_once_it_was_made() -> None:
+    """X15: what another run sent meanwhile makes a hook that counts ask otherwise; the call is made, and each later
+    equal call is asked about like the first one."""
+    SENT.clear()
+    elsewhere = count(0)
+    hooks = Hooks(before_call=[lambda made: Ask(f"{len(SENT) + min(next(elsewhere), 1)} went out. One more?")])
+    model = one_step([*[call("send", to="a@other")] * 3, give_up("no more")], tools=["send"])
+    settings = {"confirm": "never", "approvals": "plan"}
+    flow = await play(model, [send], effects=EFFECTS, answers=["approve"] * 4, hooks=hooks, settings=settings)
+    assert (len(flow.pauses), len(SENT), flow.run.pending) == (4, 3, ())
+
+
 async def test_steps_are_not_asked_again_what_a_hook_asked_often_and_a_call_that_was_made_may_be_asked_about() -> None:
     """X15: a hook whose question never holds asks about a call twice in a request, whichever steps make it. One that
     counts what was sent asks once for each call that it allows, however often an equal one is made."""

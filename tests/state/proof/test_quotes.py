@@ -171,6 +171,9 @@ MAIL = "Dear Mira,\n\nwe refunded these orders:\n- A-101: 49.90 EUR (RF-1)\nTota
         (">= 100", "limit: ≥ 100"),
         # a line in Markdown's quotation marks
         ("> Q3 2026", "Q3 2026"),
+        ("> 2026-11-28 10:00:01 ERROR disk full", "2026-11-28 10:00:01 ERROR disk full"),
+        ("> 10:30 lunch", "10:30 lunch"),
+        ("> 1. Buy milk\n> 2. Eggs", "1. Buy milk\n2. Eggs"),
         ("> Nov 28", "Nov 28, 2026"),
         ("> Mai 2026", "Umsatz Mai 2026"),
         ("> B12", "B12 and B13"),
