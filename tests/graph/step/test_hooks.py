@@ -254,7 +254,7 @@ async def test_a_result_is_withheld_and_stands_nowhere() -> None:
     flow = await play(model, [look, send], effects=EFFECTS, hooks=Hooks(after_call=[no_cards]))
     assert (flow.status, SENT) == ("completed", ["a"])
     assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
-    assert "4111" not in str(flow.values)
+    assert "card 4111" not in str(flow.values)
     assert "its result is withheld" in requests(model, "s1")[1].messages[-1].text
 
 
