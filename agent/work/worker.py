@@ -297,10 +297,10 @@ class Worker:
             )
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
-        """Skip a thread whose row cannot be read."""
+        """Skip for a while a thread that could not be read or completed: it is damaged, or the database went away."""
         self._skipped[thread_id] = until
-        _log.warning("%s: left alone: %s", thread_id, problem)
-        self.report(thread_id, "left alone: it is damaged")
+        _log.warning("%s: left alone for a while: %s", thread_id, problem)
+        self.report(thread_id, f"left alone for a while: {problem}")
 
     async def _continue_thread(self, thread_id: str, row: Json) -> None:
         try:
