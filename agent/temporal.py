@@ -159,10 +159,10 @@ class _Activities:
             await self._agent.submit_answer(thread_id, answer, question=question, by=by)
 
     @activity.defn(name="donewhen.tell")
-    async def tell(self, thread_id: str, text: str) -> None:
-        """Say something to a working run."""
+    async def tell(self, thread_id: str, text: str, by: str = "", request_id: str = "") -> None:
+        """Say something to a run, once for each `request_id`."""
         with _errors_for_temporal():
-            await self._agent.tell(thread_id, text)
+            await self._agent.tell(thread_id, text, by=by, request_id=request_id)
 
     @activity.defn(name="donewhen.cancel")
     async def cancel(self, thread_id: str, order: Order, reason: str) -> ThreadStatus:
@@ -268,9 +268,10 @@ class ThreadWorkflow:
                 self._news = True  # a refused one too: somebody else may have answered
 
     @workflow.update
-    async def tell(self, text: str) -> None:
-        """Say something to the working run."""
-        await self._at_once(_Activities.tell, text)
+    async def tell(self, text: str, by: str = "", request_id: str = "") -> None:
+        """Say something to the run, once though the activity is tried again."""
+        update = workflow.current_update_info()
+        await self._at_once(_Activities.tell, text, by, request_id or (update.id if update else ""))
 
     async def _at_once(self, method: Callable[..., Any], *arguments: Any) -> None:
         """Call an activity beside the run, on the worker that has the workflow. It does not count among its runs."""
@@ -435,10 +436,10 @@ class RunHandle:
         async with self._errors(StaleAnswer):
             await self._workflow.execute_update(ThreadWorkflow.answer, args=[answer, question, by])
 
-    async def tell(self, text: str) -> None:
-        """Say something to the working run, as `Agent.tell` does. Raises ThreadBusy, ResumeError."""
+    async def tell(self, text: str, *, by: str = "", request_id: str = "") -> None:
+        """Say something to the run, as `Agent.tell` does. Raises ThreadBusy, ResumeError."""
         async with self._errors(ResumeError):
-            await self._workflow.execute_update(ThreadWorkflow.tell, text)
+            await self._workflow.execute_update(ThreadWorkflow.tell, args=[text, by, request_id])
 
     async def cancel(self, reason: str = "") -> None:
         """End the run, as `Agent.cancel` does; `outcome` tells when it has ended. A finished run stays as it is."""

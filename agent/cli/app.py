@@ -607,11 +607,12 @@ def undo(
 def tell(
     thread: Thread,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the run is to follow from its next round on.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who says it: a name, or role:name.")] = "",
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
     """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
-    at(storage, json, lambda view: _threads.tell_thread(view, thread, text))
+    at(storage, json, lambda view: _threads.tell_thread(view, thread, text, by))
 
 
 @app.command()

@@ -313,10 +313,10 @@ def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
     return f"{words[change.result]:13} {change.id}  {path}{why}"
 
 
-def tell_thread(view: StorageView, thread: str, text: str) -> Exit:
+def tell_thread(view: StorageView, thread: str, text: str, by: str = "") -> Exit:
     """Say something to a working run."""
     info = view.thread(thread)
-    view.ask(lambda agent: agent.tell(info.thread_id, text))
+    view.ask(lambda agent: agent.tell(info.thread_id, text, by=by))
     return view.finish({"told": info.thread_id}, ["told"])
 
 

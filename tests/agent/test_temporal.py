@@ -239,11 +239,11 @@ async def test_a_run_is_told_something_while_it_works_and_while_it_waits(world: 
         assert "Mind the fees" in str(await agent.receipt(handle.thread_id))
     waits = await world.runs.start("charge account-2, 1 times", settings=ASKS)
     (asked,) = await until(waits.pending)
-    await waits.tell("Mind these fees")
+    await waits.tell("Mind these fees", by="mira")
     await waits.answer("approve", question=asked["id"])
     await waits.outcome()
     async with world.bank.agent() as agent:
-        assert "Mind these fees" in str(await agent.receipt(waits.thread_id))
+        assert "mira" in str(await agent.receipt(waits.thread_id))
     with pytest.raises(ResumeError, match="has ended: "):
         await waits.tell("Too late")
 

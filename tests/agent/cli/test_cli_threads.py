@@ -216,12 +216,12 @@ def test_who_answers_is_said_and_only_who_is_asked_approves(shell: Shell) -> Non
         refused = shell("resume", "t", "--approve", *by)
         assert refused.exit_code == Exit.WAITING
         assert "Your message is kept" not in refused.stdout + refused.stderr
-    assert shell("tell", "t", "hurry").exit_code == Exit.COMPLETED
+    assert shell("tell", "t", "hurry", "--by", "mira").exit_code == Exit.COMPLETED
     assert shell("resume", "t", "--by", "operator").exit_code == Exit.USAGE
     assert shell("resume", "t", "--approve", "--by", "operator:anna").exit_code == Exit.COMPLETED
     receipt = json.loads(shell("show", "t", "--json").stdout)["receipt"]
     assert receipt["approvals"][0]["name"] == "operator:anna"
-    assert [row["text"] for row in receipt["heard"]] == ["hurry"]
+    assert [(row["text"], row["name"]) for row in receipt["heard"]] == [("hurry", "mira")]
 
 
 def test_delete_removes_a_thread_and_only_that(shell: Shell) -> None:
