@@ -131,6 +131,8 @@ MOST_CALLS = 3
 """How often the graph is called at most until the route after its last node is stored, see `route_if_stopped`."""
 INPUTS_READ = 5
 """How many inputs of a thread are read at once, the latest first, because LangGraph reads all that it is asked for."""
+SHOWN_PATIENCE = 1.0
+"""Seconds for which an answer, and words to a waiting run, wait while words of others are shown there."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -168,6 +170,8 @@ class GraphCall:
     """Called when the run is cancelled."""
     advice: str = ""
     """What to do about a thread that another worker holds; ends the error."""
+    patience: float = 0.0
+    """The seconds to wait for a thread that another worker holds."""
     request: str = ""
     """The id of the message of the request that begins; "" if none does."""
     last_state: Json | None = None
@@ -604,7 +608,7 @@ class Runner:
         """Close the previous request, if it is open, because a new one takes its place."""
         if snapshot.created_at and read_run(thread.thread_id, snapshot).status in ("waiting", "running"):
             await self._take_in(thread)
-            update = close_for_new_request(snapshot.values)
+            update = close_for_new_request(migrate(snapshot.values))
             await thread.graph.aupdate_state(make_config(thread.thread_id), update, as_node="deliver")
 
     async def _take_in(self, thread: HeldThread) -> None:
@@ -639,8 +643,9 @@ class Runner:
 
     async def resume(self, live: LiveRun, continuation: Continuation) -> Run:
         """Answer or continue the thread of `live`."""
-        advice = WAIT_FOR_IT if continuation.answer is MISSING else ANSWER_LATER
-        return await self.work(live, lambda thread: self.go_on(thread, continuation), advice)
+        answers = continuation.answer is not MISSING
+        advice, patience = (ANSWER_LATER, SHOWN_PATIENCE) if answers else (WAIT_FOR_IT, 0.0)
+        return await self.work(live, lambda thread: self.go_on(thread, continuation), advice, patience)
 
     async def run_submitted(self, live: LiveRun) -> Run:
         """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
@@ -658,7 +663,7 @@ class Runner:
             command: Any = Command(resume={run.pending[0]["interrupt_id"]: storable(told)})
             return Act(command, settings, run.goal, {"answered": {}}, before=self.before_input(command, run))
 
-        return await self.work(live, show)
+        return await self.work(live, show, patience=SHOWN_PATIENCE)
 
     async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
         """Return the act that continues a thread: with an answer, in another direction (`steer`), or else with what
@@ -801,7 +806,7 @@ class Runner:
         """Hold the thread of a call. The error for a thread that another worker holds ends with the call's advice."""
         advice = call.advice
         try:
-            async with self.hold(call.thread_id, working=True) as thread:
+            async with self.hold(call.thread_id, working=True, patience=call.patience) as thread:
                 advice = ""
                 yield thread
         except ThreadBusy as error:
@@ -949,7 +954,7 @@ class Runner:
             self.notifier.wake()
         return run
 
-    async def work(self, live: LiveRun, decide: Decide, advice: str = "") -> Run:
+    async def work(self, live: LiveRun, decide: Decide, advice: str = "", patience: float = 0.0) -> Run:
         """Carry out the act of `decide` on the thread of `live`, and send it the events."""
         thread_id = live.thread_id
 
@@ -958,7 +963,7 @@ class Runner:
             if live.muted:
                 call.options = QUIETLY
 
-        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.run_ahead, advice)
+        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.run_ahead, advice, patience)
         with suppress(GraphDrained):
             async with aclosing(self.carry_out(call, decide)) as parts:
                 async for part in parts:

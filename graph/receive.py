@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_note, log_of, thread_of
+from donewhen.graph.events import emit, emit_note, log_of, thread_of, without_secrets
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
@@ -103,7 +103,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if not_taken := config["configurable"].get(NOT_TAKEN):
         emit_note(runtime, update["language"], "not_taken", names=", ".join(sorted(not_taken)))
     if line := displaced_line({**state, **update}):
-        emit(runtime, "note", text=line[:500])
+        emit(runtime, "note", text=without_secrets(runtime, {"text": line})["text"][:500])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _load_given_plan(state, runtime, config)) is not None:
         emit(runtime, "mode", **(row := mode_row("plan", "settings", say(update["language"], "mode", "given"))))

@@ -230,7 +230,7 @@ def _doubt_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
     """Return what a person, or the settings, said about a call of which nobody knew whether it took effect."""
     words = terminal.texts("page")
     by = row.get("name") or words["by_you" if row["by"] == "user" else "by_policy"]
-    decided = words.get(f"decided_{row['decision']}", row["decision"])
+    decided = words.get(f"decided_{'again_' if row.get('again') else ''}{row['decision']}", row["decision"])
     text = f" – {terminal.shorten(row['text'], 200)}" if row.get("text") else ""
     call = f"{terminal.shorten(call_text(row), 100)} {terminal.marks['arrow']} " if row.get("tool") else ""
     return f"    {words['about_effect']}: {call}{decided}{text} ({by})", "dim"

@@ -218,13 +218,21 @@ class EffectPause(CallPause):
         """True if the call was made, and the question is whether to make it once more."""
         return bool(self.options) and match_option(self.options[0], "once_more")[0] is not None
 
+    def row(self, decided: ResolvedAnswer) -> Json:
+        """Return the receipt's row; `again` marks an answer to whether a call that was made is made once more."""
+        is_again = self.asks_again and decided.answer.kind in ("happened", "not_happened")
+        return {**super().row(decided), **({"again": True} if is_again else {})}
+
     def understand(self, shape: AnswerShape) -> Answer | Unclear | None:
         """Return an option; ask back for all words that do not say whether it happened, or happens once more."""
         text, key, rest = self.named_option(shape)
         if key and not rest:
             return Answer(key)
-        if self.asks_again and read_word(text) in ("yes", "no"):
-            return Answer("not_happened" if read_word(text) == "yes" else "happened")
+        if self.asks_again:
+            word = read_word(text)
+            if word in ("yes", "no"):
+                return Answer("not_happened" if word == "yes" else "happened")
+            return read_ending(text) or (self.choose_one(text) if text else None)
         if says_plain_yes(text):  # “go ahead” is a yes too, but not to whether it happened
             return Answer("happened")
         if read_word(text) == "no":

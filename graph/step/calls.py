@@ -619,6 +619,7 @@ async def _run_once(context: CallContext, effect: Effect, id: str, run: MakeCall
         settled=caller.settled_writes,
         own={*caller.own_writes, *context.new_writes},
         turn=caller.texts.turn,
+        secrets=context.deps.secrets,
     )
     outcome = await perform(log, effect, run)
     if isinstance(outcome, UnknownEffect):

@@ -40,7 +40,7 @@ from donewhen.state.people.payload import comparable_text, text_difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.proof.journal import call_key, canonical_json, digest, shorten_text
 from donewhen.state.records import Call
-from donewhen.state.secrets import redact_json
+from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.values import store_label
 
 NAMESPACE = ("donewhen", "effects")
@@ -255,6 +255,8 @@ class EffectLog:
     """Short keys of writes that this attempt of the step made."""
     turn: int = 0
     """The request of the thread."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Values that are removed from arguments before they are cut, besides recognized credentials."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -663,13 +665,15 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
     if effect.handoff:
         entry["about"] = (effect.tool.tool.metadata or {}).get("about") or {}
     # To name the call in questions and receipts, also if its process dies before it is observed.
-    arguments = {name: _shorten_value(value) for name, value in effect.call["args"].items()}
+    arguments = {name: _shorten_value(value, log.secrets) for name, value in effect.call["args"].items()}
     return entry | {"call": effect.words, "turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
 
 
-def _shorten_value(value: Any) -> Any:
+def _shorten_value(value: Any, secrets: Sequence[str]) -> Any:
     text = value if isinstance(value, str) else canonical_json(value)
-    return value if len(text) <= NAMED_CHARS else f"{text[:NAMED_CHARS]} … ({len(text):,} characters)"
+    if len(text) <= NAMED_CHARS:
+        return value
+    return f"{conceal(text, secrets)[:NAMED_CHARS]} … ({len(text):,} characters)"  # a cut through one would hide it
 
 
 async def unobserved_writes(

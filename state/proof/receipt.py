@@ -129,6 +129,8 @@ class ApprovalRow(TypedDict):
     """What an edit changed in the plan that was shown."""
     step: NotRequired[str | None]
     tool: NotRequired[str]
+    again: NotRequired[bool]
+    """True if the call had been made, and the question was whether to make it once more: `not_happened` is yes."""
     arguments: NotRequired[dict[str, Any]]
     """The exact arguments of the call."""
     edited: NotRequired[dict[str, Any]]
@@ -494,6 +496,7 @@ def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
 def denials(approvals: Sequence[Mapping[str, Any]]) -> Counter[str]:
     """Return how often a person said that a call did not happen, by the key of the call."""
     rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
+    rows = [row for row in rows if not row.get("again")]
     return Counter(call_key(row["tool"], row["arguments"]) for row in rows)
 
 

@@ -10,6 +10,7 @@ from donewhen import Agent, StaleAnswer
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash
 from donewhen.state.records import JournalEntry, StepRecord
+from donewhen.testing import ScriptedModel, answer
 from tests.kit.runs import Outbox, config
 from tests.kit.storage.asked import CASES, answered, asked
 from tests.kit.storage.cases import fresh_url
@@ -138,6 +139,16 @@ async def test_every_kind_of_pause_outlives_an_update(stored: Path, thread: str,
     with pytest.raises(StaleAnswer, match="nothing waits under"):
         await answered(storage, thread, lambda given: {"s7.q9": given})
     assert (await answered(storage, thread)).status == CASES[thread][-1]
+
+
+@pytest.mark.parametrize("stored", ASKED, ids=lambda path: path.name.removesuffix(".sqlite.gz"))
+async def test_what_an_older_version_asked_makes_way_for_another_request(stored: Path, tmp_path: Path) -> None:
+    """R06: a request may take the place of one that waits since before an update, at every kind of pause."""
+    storage = f"sqlite:///{unpack(stored, tmp_path)}"
+    async with Agent(ScriptedModel(roles={"triage": [answer("Hello.")] * len(CASES)}), storage=storage) as agent:
+        for thread in CASES:
+            run = await agent.start("Say hello", thread_id=thread, restart=True)
+            assert (run.status, run.answer) == ("answered", "Hello."), thread
 
 
 @pytest.mark.parametrize("thread", CASES)

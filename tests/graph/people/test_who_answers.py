@@ -642,6 +642,20 @@ async def test_words_told_at_a_question_for_somebody_named_are_read_there(words:
     assert [words in event["data"]["questions"][0]["text"] for event in told] == [False, True, True]
 
 
+async def test_of_words_told_at_once_all_are_shown_and_none_delays_the_answer_away() -> None:
+    """H13, R05: three people who write in the same moment are all read by who is asked; an answer in that moment
+    counts."""
+    agent, _, _ = approver_asked()
+    async with agent:
+        run = await agent.start("Refund 400 of order 17", thread_id="t")
+        await asyncio.gather(*(agent.tell("t", text, by="bob") for text in ("one", "two", "three")))
+        shown = (await agent.get("t")).pending[0]["text"]
+        assert [shown.count(f"“{text}”") for text in ("one", "two", "three")] == [1, 1, 1]
+        answer = agent.resume("t", "yes", question=run.pending[0]["id"], by="approver:anna")
+        _, run = await asyncio.gather(agent.tell("t", "four", by="bob"), answer)
+    assert run.status == "completed"
+
+
 async def test_words_told_where_anybody_may_answer_or_while_it_works_are_stored() -> None:
     """D04: they change nothing that is shown, and are read when the run goes on."""
     agent, heard, model = approver_asked(settings={"answered_by": {}})
