@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from donewhen import Agent, ResumeError, StaleAnswer, ThreadBusy, ThreadWaiting
+from donewhen.clients import read_word
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 NUMBERS = count(1)  # a platform numbers the messages of a chat in order: Slack's `ts`, Telegram's `message_id`
@@ -86,11 +87,14 @@ class Bot:
         return True
 
     async def ask(self, chat: str, message: int, text: str) -> None:
-        """Begin a request, or tell the run that is not finished, which follows it from its next round on."""
+        """Begin a request, or end the run that is not finished, or tell it; it follows that from its next round on."""
         thread = f"chat-{chat}"
         try:
             await self.agent.submit(text, thread_id=thread, request_id=str(message), owner=chat)
         except (ThreadWaiting, ThreadBusy):
+            if read_word(text) == "cancel":  # “Stop!”, in any of the languages that DoneWhen reads
+                await self.agent.cancel(thread)
+                return
             try:
                 await self.agent.tell(thread, text, request_id=str(message))
             except ResumeError:  # it just ended
