@@ -46,7 +46,7 @@ async def test_the_demo_from_goal_to_evidence(tmp_path: Path, size: dict[str, in
         await tab.wait_for_selector(".receipt")
         assert await tab.locator(".step.done").count() == 3
         assert "West: 939.00" in await tab.inner_text(".answer")
-        assert "8/200 turns" in await tab.inner_text("#meter")
+        assert "8/200 rounds" in await tab.inner_text("#meter")
         call_row = tab.locator(".call", has_text="write_file")
         assert await call_row.get_attribute("open") is None
         await tab.locator(".step", has_text="Write the results").locator("summary").first.click()
@@ -659,7 +659,7 @@ async def test_what_an_earlier_request_did_stays_below_its_answer() -> None:
         for _ in range(2):
             assert "tokens" in await tab.inner_text("div.earlier")
             earlier = tab.locator("details.earlier")
-            assert "2 turns" in await earlier.inner_text()
+            assert "2 rounds" in await earlier.inner_text()
             await earlier.locator("summary").first.click()
             await earlier.locator(".step > details > summary").click()
             assert "cited" in await earlier.inner_text()

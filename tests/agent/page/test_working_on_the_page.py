@@ -73,7 +73,7 @@ async def test_a_refused_edit_keeps_what_was_edited() -> None:
         await tab.click("text=Run it as edited")
         await tab.wait_for_selector(".receipt")
         assert await tab.inner_text(".step .what") == "Read it all"
-        assert "2/7 turns" in await tab.inner_text("#meter")
+        assert "2/7 rounds" in await tab.inner_text("#meter")
         await tab.click(".receipt > summary")
         assert "the number is named" in await tab.inner_text(".receipt")
 
