@@ -2,10 +2,11 @@
 
 Run: uvicorn --factory web_app:create --workers 4 --timeout-graceful-shutdown 10, with DONEWHEN_STORAGE set. Without
 that limit an open stream of events keeps a deployment waiting. Behind a proxy that cuts off a path, name it with
---root-path; nginx needs `proxy_buffering off` and a long `proxy_read_timeout` for events. Needs a model and `pip install fastapi uvicorn`. With users, pass `user_of`: nobody then reads or answers
-the goals of another user, except a question that is for them by `answered_by`: they find it by `GET /questions`, and
-see its goal until it is answered. For a folder per user, give `agent.worker` an
-`open_agent=lambda info: Agent(tools=workspace_tools(folders[info.owner]), storage=agent.storage)`.
+--root-path; nginx needs `proxy_buffering off` and a long `proxy_read_timeout` for events. Needs a model and `pip
+install fastapi uvicorn`. With users, pass `user_of`: nobody then reads or answers the goals of another user, except a
+question that is for them by `answered_by`: they find it by `GET /questions`, and see its goal until it is answered.
+For a folder per user, give `agent.worker` an `open_agent=lambda info:
+Agent(tools=workspace_tools(folders[info.owner]), storage=agent.storage)`.
 """
 
 import asyncio
