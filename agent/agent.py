@@ -444,7 +444,7 @@ class Agent:
                 self._tools_by_thread.pop(thread_id, None)
                 return run
             except ThreadBusy:
-                if request and await self._runner.find_request(thread_id, None) != request:
+                if request and await self._runner.was_followed(thread_id, request):
                     return await self._runner.read_request(thread_id, request, "")  # it ended, and another one works
                 if asyncio.get_running_loop().time() > deadline:
                     raise

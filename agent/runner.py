@@ -1044,6 +1044,13 @@ class Runner:
         request = request_of(row, snapshot.values)
         return None if run and run.request and run.request != request else request
 
+    async def was_followed(self, thread_id: str, request: str) -> bool:
+        """Return whether another request came after this one; not while its own first node is at work."""
+        async with self.storage.reader() as (saver, store):
+            row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
+        said = (each.id for each in reversed(snapshot.values.get("messages") or ()) if isinstance(each, HumanMessage))
+        return request not in (request_of(row, snapshot.values), next(said, ""))
+
     async def read_request(self, thread_id: str, request: str, goal: str) -> Run:
         """Return the run of a request that a thread has or had."""
         async with self.storage.reader() as (saver, store):

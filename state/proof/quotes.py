@@ -62,8 +62,8 @@ _DECIMAL_COMMA = pattern(r"\A\d+,\d+")
 _ONE_GROUP = pattern(r"[1-9]\d{0,2}[.,]\d{3}")
 """Either thousands or three decimals."""
 _MAY_GROUP = pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
-_LONG_DECIMALS = pattern(r"\d+,\d{3,}")
-_CENTS = pattern(r".*[.,']\d{2,}")
+_LONG_DECIMALS = pattern(r"(?<!\d)\d+,\d{3,}")
+_CENTS = pattern(r"[.,']\d{2,}\Z")
 _POINT_SHOWN = pattern(r"(?<![\d.])\d+\.(?:\d{1,2}|\d{4,})(?!\d|\.\d)")
 _COMMA_SHOWN = pattern(
     r"(?<![\w.,:\[{(-])(?:\d{1,3}(?:\.\d{3})+,\d+|(?:(?<=[^\n])|(?!\d+,\d+(?:[\r\n]|\Z)))\d+,\d\d?)(?![\d,\]})]|\.\d)"
@@ -224,7 +224,7 @@ def _join_groups(groups: re.Match[str]) -> str:
 def _is_negative(match: re.Match[str], text: str) -> bool:
     """Return whether a minus behind a number is its sign, as in `30,00- EUR`; not in `30- to 60-day`, `1.50- 2.50`."""
     follows = text[match.end("behind") : match.end("behind") + 2]
-    return bool(_CENTS.fullmatch(match["number"])) and not (follows[:1] == " " and follows[1:].isdigit())
+    return bool(_CENTS.search(match["number"])) and not (follows[:1] == " " and follows[1:].isdigit())
 
 
 def _values(number: str, text: str, match: re.Match[str], marks: Marks, commas_part: bool, turned: bool) -> list[str]:

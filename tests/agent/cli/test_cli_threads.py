@@ -131,13 +131,14 @@ def test_a_plan_is_drawn_in_words() -> None:
     }
     where = screen()
     where.show(draw_pause(load_pause({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}), where))
-    assert [line.rstrip() for line in written(where).splitlines()][-6:] == [
+    assert [line.rstrip() for line in written(where).splitlines()][-7:] == [
         "2. Write it",
         "   done when  It is there (checked: file_exists path a.md; expected: contains 12)",
         "   tools      write_file",
         "   after      1",
         "",
-        "at most  9 rounds, $0.5",
+        "What may be changed  nothing",
+        "at most              9 rounds, $0.5",
     ]
 
 
