@@ -174,7 +174,7 @@ async def test_the_calls_of_a_program_are_approved_as_one_list() -> None:
         await run.click()
         await tab.wait_for_selector(".receipt")
         await tab.click(".receipt > summary")
-        assert "[s1.60] refund A59, 59.5" in await tab.inner_text(".receipt")
+        assert "[s1.60] refund order: A59, amount: 59.5" in await tab.inner_text(".receipt")
 
 
 async def test_open_questions_are_answered_in_any_order() -> None:
