@@ -72,6 +72,7 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
+from donewhen.state.proof.journal import digest
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
@@ -393,7 +394,8 @@ class Agent:
             if not error.words:
                 raise
             try:
-                await self.tell(id, error.words, by=by)
+                once = digest(f"{asked} {by} {error.words}")  # bots deliver what they were sent twice
+                await self.tell(id, error.words, by=by, request_id=once)
             except ResumeError:  # it takes no messages
                 raise error from None
             raise error.kept() from None
@@ -445,7 +447,8 @@ class Agent:
                 return run
             except ThreadBusy:
                 if request and await self._runner.was_followed(thread_id, request):
-                    return await self._runner.read_request(thread_id, request, "")  # it ended, and another one works
+                    goal = given.goal if isinstance(given, Run) else ""
+                    return await self._runner.read_request(thread_id, request, goal)  # it ended, and another one works
                 if asyncio.get_running_loop().time() > deadline:
                     raise
             async with self.storage.writer() as (_, store):

@@ -762,8 +762,9 @@ async def test_who_is_not_asked_is_told_so_in_plain_words(language: str) -> None
                 await agent.submit_answer(run, {"type": "approve"}, by="bob")
             assert str(button.value) == asked
             assert "by='approver'" in button.value.__notes__[0]
-            with pytest.raises(ResumeError) as words:
-                await agent.submit_answer(run, "with champagne", by="bob")
+            for _ in range(2):  # delivered again, it is kept once
+                with pytest.raises(ResumeError) as words:
+                    await agent.submit_answer(run, "with champagne", by="bob")
             direct = (await agent.resume(run, "with roses", by="eve")).problem
             assert str(words.value) == direct
             assert (direct == asked) == (busy == "refuse")
