@@ -10,8 +10,20 @@ from langchain_core.runnables import RunnableConfig
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
 from donewhen import Run
-from donewhen.agent.testing.crash import STORAGE, Crash
+from donewhen.agent.testing.crash import Crash
 from donewhen.state.errors import DoneWhenError, ResumeError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
+
+
+class FailsAfterSend(Crash):
+    """A storage that fails to keep the outcome of the first `send`, so that the run has to ask what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__(only=("store",))
+
+    def reach(self, boundary: str) -> None:
+        if boundary == "send.inside" and self.at is None:
+            self.at = len(self.trace) + 1
+        super().reach(boundary)
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Misuse:
 
 async def misuses(folder: Path, storage: str = "") -> list[Misuse]:
     """Lead the scenario through a pause of every kind to its end, and try every wrong answer at each."""
-    crash = Crash(only=STORAGE)
+    crash = FailsAfterSend()
     on = stage(folder, crash, storage)
     run = await on.agent.start(GOAL, thread_id=on.thread)
     found: list[Misuse] = []
@@ -37,8 +49,6 @@ async def misuses(folder: Path, storage: str = "") -> list[Misuse]:
     while run.status == "waiting":
         pause = run.pending[0]
         found += [await _tried(on, pause["kind"], what, given) for what, given in _wrong(on, run, earlier).items()]
-        if pause["kind"] == "question":
-            crash.at = len(crash.trace) + await _before_outcome(on, folder)
         run, more = await _answered_twice(on, run)
         found += more
         earlier.append(pause)
@@ -109,19 +119,3 @@ async def _print(on: Stage) -> tuple[Any, ...]:
     threads = sorted(info.thread_id for info in await on.agent.threads())
     waits = tuple(interrupt.id for interrupt in snapshot.interrupts)
     return (snapshot.config["configurable"].get("checkpoint_id"), waits, tuple(threads), len(on.world.rows))
-
-
-async def _before_outcome(on: Stage, folder: Path) -> int:
-    """Return how many operations after the answer the outcome of `send` is written, measured in a separate run."""
-    crash = Crash()
-    rehearsal = stage(folder / "rehearsal", crash)
-    rehearsal.world.path.parent.mkdir()
-    run = await rehearsal.agent.start(GOAL, thread_id="rehearsal")
-    while run.pending[0]["kind"] != "question":
-        run = await rehearsal.agent.resume("rehearsal", truthful(rehearsal.world, run.pending[0]))
-    start = len(crash.trace)
-    await rehearsal.agent.resume("rehearsal", "blue")
-    after = crash.trace[start:]
-    sent = after.index("send.inside")
-    outcome = sent + after[sent:].index("store")
-    return sum(boundary in STORAGE for boundary in after[: outcome + 1])
