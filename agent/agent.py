@@ -72,7 +72,6 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
-from donewhen.state.proof.journal import digest
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
@@ -394,8 +393,7 @@ class Agent:
             if not error.words:
                 raise
             try:
-                once = digest(f"{asked} {by} {error.words}")  # bots deliver what they were sent twice
-                await self.tell(id, error.words, by=by, request_id=once)
+                await self.tell(id, error.words, by=by, request_id=error.said)
             except ResumeError:  # it takes no messages
                 raise error from None
             raise error.kept() from None

@@ -18,6 +18,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import say, says_continue
 from donewhen.state.people.answers import read_signed, sign
+from donewhen.state.proof.journal import digest
 from donewhen.state.records import Pause
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
@@ -30,13 +31,15 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 class NotAsked(ResumeError):
     """Somebody answers a question that is for somebody else. The text is for people, the notes are for programs."""
 
-    def __init__(self, thread_id: str, asked: Sequence[OpenPause], words: str) -> None:
+    def __init__(self, run: Run, asked: Sequence[OpenPause], words: str, by: str) -> None:
         super().__init__(asked[0].for_others(), [pause.id for pause in asked])
         self.words: str = words
         """What they say; "" if they pressed buttons."""
+        self.said: str = digest(f"{run.request} {self.pending} {by} {words}")
+        """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
         self._language = asked[0].spoken
         self.add_note(
-            f"answer with by={asked[0].answered_by!r}; tell({thread_id!r}, …, by=…) keeps the words of others"
+            f"answer with by={asked[0].answered_by!r}; tell({run.thread_id!r}, …, by=…) keeps the words of others"
         )
 
     def kept(self) -> ResumeError:
@@ -171,19 +174,21 @@ def read_understood(run: Run, answers: Json) -> Json:
     Raises NotAsked for answers to questions for somebody else, ResumeError for one that can never be understood.
     """
     understood: Json = {}
-    others: list[tuple[OpenPause, str]] = []
+    others, words, name = list[OpenPause](), list[str](), ""
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
         read = asked.read(value)
         if not asked.counts(read, by or ""):
-            others.append((asked, words_in(value)))
+            others.append(asked)
+            words.append(words_in(value))
+            name = by or ""
             continue
         if isinstance(read, str) and "schema" not in pause:
             raise ResumeError(read, [pause["id"]])
         if isinstance(read, str) or read.kind != "later":
             understood[pause["id"]] = answers[pause["id"]]
     if others:
-        raise NotAsked(run.thread_id, [asked for asked, _ in others], "\n".join(text for _, text in others if text))
+        raise NotAsked(run, others, "\n".join(filter(None, words)), name)
     return understood
 
 

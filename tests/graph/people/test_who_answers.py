@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -591,9 +592,10 @@ async def test_named_answers_are_replayed(tmp_path: Path) -> None:
     assert [row.get("name") for row in replayed.receipt["approvals"]] == ["mira", "operator:anna"]
 
 
-def approver_asked(**more: Any) -> tuple[Agent, list[Any], ScriptedModel]:
+def approver_asked(plans: Iterable[Any] = (), **more: Any) -> tuple[Agent, list[Any], ScriptedModel]:
     """An agent whose plans only the approver approves; what it announces."""
     heard: list[Any] = []
+    given = itertools.chain(plans, itertools.repeat(PLAN))
 
     def refund(order_id: str, amount: float) -> str:
         """Pay an amount back for an order."""
@@ -601,7 +603,8 @@ def approver_asked(**more: Any) -> tuple[Agent, list[Any], ScriptedModel]:
 
     model = ScriptedModel(
         roles={
-            "triage": lambda *_: PLAN,
+            "triage": lambda *_: next(given),
+            "plan": lambda *_: next(given),
             "execute": by_what_is_there,
             "deliver": lambda *_: "Done.",
         }
@@ -770,6 +773,27 @@ async def test_who_is_not_asked_is_told_so_in_plain_words(language: str) -> None
             assert (direct == asked) == (busy == "refuse")
             text = (await agent.get("t")).pending[0]["text"]
             assert [text.count(each) for each in ("champagne", "roses")] == [busy == "next_round"] * 2
+
+
+async def test_the_same_words_at_the_next_question_are_kept_too() -> None:
+    """H13: words that are delivered twice are kept once; said again at another plan, or in another request, they are
+    news."""
+    twice = submit_plan([{"content": "Refund it twice", "done_when": "It is refunded", "tools": ["refund"]}])
+    agent, *_ = approver_asked([PLAN, twice, PLAN])
+    async with agent:
+        run = await agent.start("Refund 400 of order 17", thread_id="t")
+        for _ in range(2):
+            with pytest.raises(ResumeError):
+                await agent.submit_answer("t", "hurry up", by="bob")
+        run = await agent.resume(run, "twice, please", by="approver:anna")
+        first = run.pending[0]["text"].count("hurry up")
+        with pytest.raises(ResumeError):
+            await agent.submit_answer("t", "hurry up", by="bob")
+        assert (await agent.get("t")).pending[0]["text"].count("hurry up") == first + 1
+        run = await agent.start("Refund 400 of order 17", thread_id="t", restart=True)
+        with pytest.raises(ResumeError):
+            await agent.submit_answer("t", "hurry up", by="bob")
+        assert (await agent.get("t")).pending[0]["text"].count("hurry up") == 1
 
 
 async def test_words_at_a_plan_that_stays_as_it_is_are_announced() -> None:
