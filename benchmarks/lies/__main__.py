@@ -1,4 +1,7 @@
-"""`python -m benchmarks.lies`: play all, write docs/verification.md, fail if a lie got through or a truth did not."""
+"""`python -m benchmarks.lies`: play all, write docs/verification.md, fail if a lie got through or a truth did not.
+
+It prints every kind of claim with its counts.
+"""
 
 import argparse
 import asyncio
@@ -7,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.honest.playing import play_all, table
 from benchmarks.lies.counting import count_all, wrong
-from benchmarks.lies.page import page
+from benchmarks.lies.page import every_kind, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "verification.md"
 
@@ -23,7 +26,7 @@ def main() -> int:
     work = asyncio.run(play_all())
     given.page.write_text(page(rows, table(work)), encoding="utf-8")
     problems = [*wrong(rows), *(f"honest work: {count.case.name}" for count in work if not count.good)]
-    print(*problems, sep="\n")
+    print(every_kind(rows), *problems, sep="\n")
     print(f"{sum(row.played * len(row.accepted) for row in rows)} runs; {len(problems)} kinds wrong; see {given.page}")
     return 1 if problems else 0
 

@@ -12,22 +12,31 @@ TEMPLATE = Path(__file__).with_name("page.md")
 
 def page(rows: Sequence[Row], work: str) -> str:
     """The page, from the rows of a count, and a table of the honest work that was played beside."""
-    lies, blind, honest = ([row for row in rows if row.kind.sort == sort] for sort in ("lie", "blind", "honest"))
-    refused = [_refused(row) for row in honest]
+    lies, blind, refused = _sorts(rows)
     figures = {
         "work": work,
         "last": min(row.played for row in rows) - 1,
         "lies": sum(row.played for row in lies),
         "lie_kinds": len(lies),
-        "honest": sum(row.played for row in honest),
-        "honest_kinds": len(honest),
+        "honest": sum(row.played for row in refused),
+        "honest_kinds": len(refused),
         "groups": _table("lies", _groups(lies)),
-        "kinds": _kinds("lies about", lies),
         "blind": _kinds("seen by", blind),
         "honest_sum": _table("honest claims", [_sum("**all**", refused)]),
-        "honest_table": _kinds("", refused),
     }
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(figures)
+
+
+def every_kind(rows: Sequence[Row]) -> str:
+    """Every kind of lie, and of honest claim."""
+    lies, _, refused = _sorts(rows)
+    return f"{_kinds('lies about', lies)}\n{_kinds('', refused)}"
+
+
+def _sorts(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+    """The lies, those that a level cannot see, and the honest claims, counted where they were refused."""
+    lies, blind, honest = ([row for row in rows if row.kind.sort == sort] for sort in ("lie", "blind", "honest"))
+    return lies, blind, [_refused(row) for row in honest]
 
 
 def _refused(row: Row) -> Row:
