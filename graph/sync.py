@@ -41,7 +41,7 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None) -> Result:
-    """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
+    """Run `coroutine` to its end and return its result; for code that is not async; in a notebook, `await` does it too.
 
     All calls share one event loop, so later calls can use connections opened by earlier ones. Ctrl-C cancels the
     coroutine. Raises RuntimeError in a coroutine that `wait` already runs, because it would wait for itself, and
