@@ -644,7 +644,8 @@ class Runner:
     async def resume(self, live: LiveRun, continuation: Continuation) -> Run:
         """Answer or continue the thread of `live`."""
         answers = continuation.answer is not MISSING
-        advice, patience = (ANSWER_LATER, SHOWN_PATIENCE) if answers else (WAIT_FOR_IT, 0.0)
+        advice = ANSWER_LATER if answers else WAIT_FOR_IT
+        patience = SHOWN_PATIENCE if answers and continuation.question else 0.0  # else it answers what is shown by then
         return await self.work(live, lambda thread: self.go_on(thread, continuation), advice, patience)
 
     async def run_submitted(self, live: LiveRun) -> Run:

@@ -124,6 +124,17 @@ async def test_one_of_many_works(storage: Storage) -> None:
     model.assert_exhausted()
 
 
+async def test_a_plain_answer_given_twice_at_once_approves_nothing_that_nobody_saw(storage: Storage) -> None:
+    """C04, R04: the one that comes second does not wait for the question after the one that was shown."""
+    outbox, model = Outbox(), sending(HI, tools=["send"])
+    agents = [Agent(model, [outbox.tool()], storage=storage, settings={"approvals": "each"}) for _ in range(2)]
+    run = await agents[0].start("do it")
+    twice = await asyncio.gather(*(each.resume(run.thread_id, "yes") for each in agents), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in twice) == ["Run", "ThreadBusy"]
+    run = await agents[0].get(run.thread_id)
+    assert ([pause["kind"] for pause in run.pending], outbox.sent) == (["tool"], [])
+
+
 async def test_one_of_many_works_with_the_graphs_own_verbs(storage: Storage) -> None:
     """R04: LangGraph's verbs take the same turns: a plain answer, a crash to go on from, a change by hand."""
     outbox, model = Outbox(), sending(HI, tools=["send"])
