@@ -222,7 +222,7 @@ class Document:
         }  # those of the operation replace the path's
         parameters, key = list[Parameter](), cast("KeyHeader | None", None)
         for (own, place), each in declared.items():
-            if place == "header" and own.lower() in KEY_HEADERS:
+            if place == "header" and (own.lower() in KEY_HEADERS or each.get("x-idempotency-key") is True):
                 key = self._key_header(own, each)
             elif not (place == "header" and own.lower() in NO_PARAMETERS):
                 parameters.append(self._parameter(each, schemas, parameters))

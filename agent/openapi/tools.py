@@ -49,6 +49,10 @@ Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping
 """Headers, or a function that returns the current ones, for a token that is renewed. They are stored nowhere."""
 MOST_BYTES = 5_000_000
 """The most of an answer that is read."""
+SECONDS = 60.0
+"""The time of a request without a `client`, unless `seconds` says otherwise."""
+SPARE = 5.0
+"""Seconds that a call may take besides its requests."""
 PLAIN = re.compile(r"[A-Za-z ]{0,200}|[0-9.:TZ+-]{0,40}|(?:application|text)/[A-Za-z0-9.+-]{1,100}")
 CHARS_OF_ESCAPED = 6
 """The most characters of one character of a key where it is escaped, as in JSON."""
@@ -70,7 +74,12 @@ DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 
 class ApiError(ToolException):
-    """The API answered with an error. A status of 4xx says that nothing was done; 5xx leaves that open."""
+    """The API answered with an error, or led elsewhere. `status_code` is the status.
+
+    A status of 4xx, except 408 and 499, proves that nothing was done; any other leaves that open. The model reads the
+    message: method, path, status, where it led (without its query), `Retry-After`, and 2,000 characters of a text.
+    Nothing is called again by itself, not after a 429 either: the model may do so, or `client=` of `openapi_tools`.
+    """
 
     def __init__(self, operation: Operation, status_code: int, text: str) -> None:
         super().__init__(f"{operation.method.upper()} {operation.path} answered {text}")
@@ -85,20 +94,66 @@ def openapi_tools(
     params: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
     client: "httpx.AsyncClient | None" = None,
-    seconds: float = 60.0,
+    seconds: float | None = None,
     read_back: bool = True,
 ) -> list[BaseTool]:
     """Return the operations of an HTTP API as tools, as an OpenAPI document (3.0, 3.1) describes them.
 
-    `document` is a mapping, JSON or YAML as text, a path, or an address. `base_url` replaces its servers. `headers`
-    and `params` (of the query) go with every request, for keys and tokens: no model sees them. `only` are the names of
-    operations to take. `client` makes the requests; without it each has one of its own, and `seconds` from beginning to
-    end.
+    Args:
+        document: A mapping, JSON or YAML as text, a path, or an address, which is fetched without keys: else pass
+            `httpx.get(url, headers=…).text`. It is read now, and never again. References lead to places within it:
+            bundle those to other files first. What it does not say, add to the mapping.
+        base_url: The address to use in place of its `servers`. Without it an operation has the first server with a
+            host, of its own, else of its path, else of the document, with the variables' defaults.
+        headers: What goes with every request, for keys and tokens: no model sees it. The value here is sent, whatever
+            `client` or the document says. What is named here is no argument any more, so a model cannot choose it. A
+            function, also async, is called before each request, so its names are not known now: it counts as giving
+            every key of the document's security schemes, and cookies that are keys. Another header of it is sent too,
+            but stays an argument, whose value is overwritten.
+        params: The same for the query. A value in a path or body cannot be fixed so: write it into the document.
+        only: The names of operations to take.
+        client: It makes the requests, with its transport, hooks, proxies and `auth`. It is never closed here. Its
+            `follow_redirects` does not count: a redirect is an ApiError, of a GET too, so that keys go nowhere else.
+        seconds: The time of each request, from beginning to end. It also counts with `client`, whose hooks and
+            transport wait within it; and a call may then take longer than `Settings.tool_seconds`: one that is read
+            back makes three requests. Without it there are 60 seconds, or the limits of `client` (httpx's own are 5
+            seconds for each wait), and `Settings.tool_seconds` cuts the call.
+        read_back: Whether changes are compared with what a GET of the same path says.
 
-    GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by `x-effect`. Those
-    with a header `Idempotency-Key` get the run's. Path parameters are the targets. With `read_back`, operations that
-    change what a GET of the same path reads say how it changed, show people what they replace, answer whether an
-    interrupted call took effect, and have a check, `<get>_shows`.
+    **Names and arguments.** Without an `operationId` the name is made of method and path, `get_orders_order`.
+    Arguments are the parameters of path, query, headers and cookies, lists and objects as `style` and `explode` say
+    (`deepObject`, `spaceDelimited` and `pipeDelimited` too), and the fields of a JSON or form body without those that
+    are `readOnly`; `body` is the whole, if that is no object, or if a field has the name of a parameter. Path
+    parameters are the targets. The logger `donewhen.openapi` warns of an operation that is left out, with the reason (a
+    body that no model can write, a form with files), and of a key that a model would have to know.
+
+    **Results.** JSON, or text; of anything else size and type. A read that leads to further pages (`Link`,
+    `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and
+    `total`; a list becomes `items`. The result of a 202 has `location` and `retry_after`: nobody waits or asks again by
+    itself. Where the document describes the result, fields with a `format`, an `id`, and those with the name of a path
+    parameter name something for later calls. A redirect is an error, except a 303, which counts as done.
+
+    **Effects.** GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by
+    `x-effect`: a `POST /search` with `x-effect: read` is a read, which asks nobody, may be called while planning, and
+    has the `next` page. `Agent(effects={"search": "read"})` changes the effect too, but not the result. What is no read
+    asks as any other tool does: by `Settings.approvals`, or `tool.metadata["asks"]`. GraphQL can be described as a GET
+    with the argument `query`, which must not change anything there, and a POST.
+
+    **Keys of calls.** A header parameter `Idempotency-Key` or `X-Idempotency-Key`, or one with
+    `x-idempotency-key: true`, has the key of the call, which is the same when the call is made again after a crash. One
+    that the document does not declare is not sent: add it to the operation's `parameters`.
+
+    **Changes.** With `read_back`, PUT, PATCH and DELETE beside a GET of the same path, which needs nothing else, say
+    how they changed the object, show people what they replace, answer whether an interrupted call took effect, and have
+    a check, `<get>_shows`, with `fields`, or with `gone: true` for an object that must not exist. Where a call asked
+    and the object changed since people saw the difference, it is not made, and asks anew; an approved plan whose calls
+    do not ask holds for whatever is there. `If-Match` has the ETag of the read just before the change. A 412 is an
+    ApiError that the model reads; if it calls again and that asks, people see the difference to what is there then.
+
+    **Answers later.** The document is a part of the approval as far as the request goes: if an operation's server,
+    method, path or arguments differ when a question is answered, `resume` raises `donewhen.errors.ToolMissing`, a
+    ConfigError. Other operations and other words do not matter.
+
     Raises ToolError for a document that cannot be used, for one without an address, and for an unknown name in `only`.
     """
     if isinstance(only, str):
@@ -153,7 +208,8 @@ class _Api:
     headers: Headers | None = field(repr=False)
     params: Mapping[str, str] = field(repr=False)
     client: "httpx.AsyncClient | None"
-    seconds: float
+    seconds: float | None
+    """The time of a request that the owner gave."""
     keys: Collection[str] = ()
     """The names of keys in the document, in small letters."""
 
@@ -173,18 +229,21 @@ class _Api:
         options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
         secrets = _secrets([*owners.items(), *self.params.items()], self.keys)
-        # A failed connection must be reported before the deadline, because it proves that nothing was sent.
-        patience = httpx.Timeout(self.seconds, connect=self.seconds / 2)
-        client = self.client or httpx.AsyncClient(timeout=patience)
+        seconds = self.seconds or (None if self.client else SECONDS)
+        if seconds:
+            # A failed connection must be reported before the deadline, because it proves that nothing was sent.
+            options["timeout"] = httpx.Timeout(seconds, connect=seconds / 2)
+        client = self.client or httpx.AsyncClient()
         try:
             async with (
-                asyncio.timeout(None if self.client else self.seconds),
+                asyncio.timeout(seconds),
                 client.stream(operation.method.upper(), url, follow_redirects=False, **options) as answer,
             ):
                 status, value = await self._read(operation, answer, secrets, pages)
                 return status, hide_known(value, secrets), answer.headers.get("etag", "")
         except TimeoutError:
-            raise httpx.ReadTimeout(f"no whole answer within {self.seconds:g} seconds") from None
+            limit = f" within {seconds:g} seconds" if seconds else ", in the client's own time"
+            raise httpx.ReadTimeout(f"no whole answer{limit}") from None
         except httpx.TransportError as error:  # of the same type, which tells whether something was sent
             where = f"{operation.method.upper()} {operation.path} at {httpx.URL(url).netloc.decode()}"
             error.args = (f"{where}: {str(error) or type(error).__name__}",)
@@ -465,6 +524,8 @@ def _tool(
         metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
     if operation.effect != "read":
         metadata["conditions"] = lambda _: f"`{operation.method.upper()} {operation.path}`"
+    if api.seconds:
+        metadata["seconds"] = api.seconds * (3 if reader else 1) + SPARE
     if reader:
         metadata["probe"] = partial(_took_effect, api, operation, reader)
         metadata["replaces"] = partial(_replaced, api, operation, reader)
@@ -649,5 +710,6 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
         "check": True,
         "targets": reader.path_arguments,
         "paths": [],
+        **({"seconds": api.seconds + SPARE} if api.seconds else {}),
     }
     return tool

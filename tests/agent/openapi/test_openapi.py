@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 from donewhen import Agent, ToolError
 from donewhen.agent.openapi.tools import MOST_BYTES
 from donewhen.errors import ToolMissing
+from donewhen.graph.tools.call import seconds_for
 from donewhen.openapi import ApiError, openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.flows import one_step
@@ -259,6 +260,29 @@ async def test_seconds_are_those_of_the_whole_request() -> None:
         with pytest.raises(httpx.ReadTimeout, match=r"no whole answer within 0\.2 seconds"):
             await asyncio.wait_for(tool.ainvoke({"charge": "ch_1"}), 20)
         gone.set()
+
+
+async def test_seconds_that_are_given_hold_with_a_client_and_longer_than_a_call_usually_may() -> None:
+    """X24: whoever says `seconds=300` waits so long: neither the client's own limit nor that of all calls is shorter.
+    Without it, both hold. A change that is read back makes three requests."""
+    waits = list[Any]()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        waits.append(request.extensions["timeout"]["read"])
+        return httpx.Response(200, json={})
+
+    async def limits(**options: Any) -> list[float | None]:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(respond), timeout=7)
+        tools = {
+            tool.name: tool for tool in openapi_tools(CALENDAR, base_url="http://a.test", client=client, **options)
+        }
+        await tools["events_get"].ainvoke({"calendarId": "work", "eventId": "e1"})
+        changing = ("events_get", "events_update", "events_get_shows")
+        return [waits[-1], *(seconds_for(tools[name], {}, 60) for name in changing)]
+
+    assert await limits() == [7, 60, 60, 60]
+    assert await limits(seconds=300) == [300, 305, 905, 305]
+    assert (await limits(seconds=10))[:2] == [10, 60]
 
 
 @pytest.mark.parametrize(
@@ -776,13 +800,16 @@ async def test_a_page_says_that_there_are_more(value: Any, headers: dict[str, st
         assert (json.loads(result) if isinstance(result, str) else result) == found
 
 
-@pytest.mark.parametrize("header", ["Idempotency-Key", "X-Idempotency-Key"])
+@pytest.mark.parametrize("header", ["Idempotency-Key", "X-Idempotency-Key", "Pay-Request-Id"])
 @pytest.mark.parametrize(
     ("schema", "length"), [({}, 64), ({"format": "uuid"}, 36), ({"maxLength": 36}, 36), ({"maxLength": 20}, 20)]
 )
 async def test_the_key_of_a_call_has_the_form_that_is_declared(header: str, schema: Any, length: int) -> None:
-    """X24: a UUID where the schema says so, or where the key is too long; one for one key, another for another."""
+    """X24: a UUID where the schema says so, or where the key is too long; one for one key, another for another. Any
+    other header counts, too, where the document marks it."""
     parameter = {"name": header, "in": "header", "required": True, "schema": {"$ref": "#/components/schemas/Key"}}
+    if header == "Pay-Request-Id":
+        parameter["x-idempotency-key"] = True
     paths = {"/pay": {"post": {"operationId": "pay", "parameters": [parameter]}}}
     components = {"schemas": {"Key": {"type": "string", **schema}}}
     with ApiServer() as server:
