@@ -24,6 +24,13 @@ SHOWN = {
     "ci_job.py": ['{"status": "completed", "rounds": 6, "proven": ["proven"]}'],
     "with_skills.py": ["skills: house-style", "read: - the letter ends", "completed: Your lamp is mended."],
     "replay_a_run.py": ["completed, without the files: True", "the prompt is another one: message 1"],
+    "openapi_desk.py": [
+        "call refund? Its tool says that such a call asks",
+        "completed: A-3 is returned, and 30.00 EUR",
+        "'status': 'returned', 'total': 30.0} [{'id': 'R-1', 'amount': 30.0}] ['A-3']\n"
+        "GET /search 200\nGET /graphql 200\nPOST /v1/orders/search 200\nPOST /v1/orders/search 200\n",
+        "POST /v1/orders/A-3/photos 201\nPOST /v1/orders/A-3/refunds 429\nPOST /v1/orders/A-3/refunds 201\n",
+    ],
     "policies.py": ["asked: May step s1", "is the invoice checked?", "cited: 1200 EUR booked", "— the office"],
     "traced.py": ["completed: It rains", " execute_tool weather", "goal audit: yes", "s1 criterion: cited"],
     "replanned.py": ["new step 2", "s1 done: 49.90 EUR", "s2 failed: sold out; instead: s3"],
