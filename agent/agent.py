@@ -302,8 +302,9 @@ class Agent:
                 steps; they answer no question. “continue” alone keeps the plan.
             options: What the rest of the run is given, see `donewhen.types.Options`.
 
-        Raises ConfigError for another `output_type`, GoalError for a blank `steer`, UnknownThread, StaleAnswer,
-        ThreadBusy; nothing changes then.
+        Raises ConfigError for another `output_type`, `donewhen.errors.ToolMissing` (a ConfigError) where the answer
+        leads to a call whose tool is not here, or is another one now, GoalError for a blank `steer`, UnknownThread,
+        StaleAnswer, ThreadBusy; nothing changes then, and the question stays open.
         """
         check_options(Options, options)
         return await self.stream_resume(thread_id, answer, question=question, by=by, steer=steer, **options).result()
@@ -384,7 +385,8 @@ class Agent:
         if the run takes messages. Its text is for people, in the language of the run.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
-        If the thread is being worked on, an answer to another of its questions waits until that is done.
+        If the thread is being worked on, an answer to another of its questions waits until that is done. Tools that are
+        missing are no error here: the answer waits for a worker that has them, see `donewhen.types.Worker`.
         """
         id, asked, by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
         try:

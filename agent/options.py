@@ -61,7 +61,10 @@ class Options(TypedDict, total=False):
     at best. Pass `resume` the same type as `start`: then `Run.output` is an instance of it in this process too.
     """
     tools: Tools
-    """Additional tools for this run; another process that continues it must pass them again."""
+    """Additional tools for this run, such as those with a user's key. They are not stored: another process that
+    continues it passes them again to `resume`. Without them an answer that leads to their call raises `ToolMissing`,
+    and a run that goes on without an answer lacks them in its steps.
+    """
     config: RunnableConfig | None
     """LangGraph's configuration, such as callbacks and tags."""
 

@@ -85,8 +85,10 @@ class Worker:
     which they were submitted; workers that reach for the same one at once go a little out of it. If a worker drains or
     dies, the next worker that polls continues its runs. A run that raises an error is retried later, five times; then
     it is left to a person (`resume`), with the reason in `Run.problem`. An answer for which a worker lacks the tools
-    waits for another worker. `report` is called with a thread's id and what happens to it. Errors are logged as
-    warnings of `donewhen.work`.
+    stays in the queue for as long as no worker has them: this one tries again after 30 seconds, with the tools that
+    `open_agent` gives it then, and `ThreadInfo.problem` (`agent.info`) says what is missing. An approved plan whose
+    tool is gone or changed goes on without that tool, and asks anew. `report` is called with a thread's id and what
+    happens to it. Errors are logged as warnings of `donewhen.work`.
     """
 
     def __init__(
