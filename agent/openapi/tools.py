@@ -104,7 +104,8 @@ def openapi_tools(
             `httpx.get(url, headers=…).text`. It is read now, and never again. References lead to places within it:
             bundle those to other files first. What it does not say, add to the mapping.
         base_url: The address to use in place of its `servers`. Without it an operation has the first server with a
-            host, of its own, else of its path, else of the document, with the variables' defaults.
+            host, of its own, else of its path, else of the document, with the variables' defaults. A relative one has
+            no host, also if the document was fetched.
         headers: What goes with every request, for keys and tokens: no model sees it. The value here is sent, whatever
             `client` or the document says. What is named here is no argument any more, so a model cannot choose it. A
             function, also async, is called before each request, so its names are not known now: it counts as giving
