@@ -361,11 +361,17 @@ class Agent:
         serves `queue="command"` with the tools of the command.
 
         `at`: the earliest time to start; None means now, and a time without a zone is local. Everything else is as in
-        `start`, except that `tools` and `config` are refused: they cannot be passed to another process.
+        `start`, except that `tools` and `config` are refused: they cannot be passed to another process. A worker goes
+        by the settings with which the run was submitted (these, completed by this agent's, with the limits), and has
+        its own agent's models, prices, tools, hooks and budgets of a day. Of an `output_type`, it has the JSON Schema;
+        validators of your class run there if its own agent has the same `output_type`.
 
-        Raises the errors of `start`, except for what only the worker finds: a missing key, which leaves the run to a
-        person, with its `problem`; and, if this agent has no tools or its servers are not open, settings that name no
-        tool of the worker, by which the run fails.
+        Submitting the same `request_id` again begins nothing, so it is safe to repeat after a StorageError. A run that
+        workers gave up on goes back to them by it, to be tried as often as at first.
+
+        Raises StorageError while the database is away, and the errors of `start`, except what only the worker finds: a
+        missing key, which leaves the run to a person, with its `problem`; and, if this agent has no tools or its
+        servers are not open, settings that name no tool of the worker, by which the run fails.
         """
         if local_options := [name for name in ("tools", "config") if options.get(name)]:
             raise ConfigError(
@@ -382,7 +388,9 @@ class Agent:
         """Check an answer like `resume`, but leave the work to a worker.
 
         Raises ResumeError if it cannot be understood, or if somebody else is asked; words are kept then, as by `tell`,
-        if the run takes messages. Its text is for people, in the language of the run.
+        if the run takes messages. Its text is for people, in the language of the run. Raises StorageError while the
+        database is away; with the same `question` it is safe to repeat, and raises StaleAnswer, which says what was
+        decided, once a worker has taken an answer.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done. Tools that are
@@ -590,7 +598,8 @@ class Agent:
         Events are read from the storage twice a second, with the same numbers as in every stream, so none is missed
         when workers die or restart. Speech comes complete, as one `speech` event per message; what is not stored
         (pieces of speech, thinking, `todos`, `custom`) is only in the run's own stream. A run that nobody works on
-        ends with the status `running` and the reason. Raises UnknownThread, and ConfigError for an invalid cursor.
+        ends with the status `running` and the reason. Raises UnknownThread, ConfigError for an invalid cursor, and
+        StorageError if the database is away at the first read, or for a minute: the last cursor then misses nothing.
         """
         runner = self._runner
         async for pair in watch_run(runner, id_of(thread_id), cursor, after, secrets=self.secrets):

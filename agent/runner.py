@@ -79,6 +79,7 @@ from donewhen.agent.work.thread_rows import (
     enqueue,
     enqueue_left_answers,
     forget_cancel,
+    give_back,
     has_work,
     is_unsettled,
     last_turn,
@@ -516,9 +517,9 @@ class Runner:
             raise ConfigError(f"settings: {problem}")
 
     async def submit(self, thread_id: str, request: Request, at: datetime | None, *, checks_tools: bool) -> None:
-        """Store a request for a worker, unless the thread has it already. Raises ThreadWaiting, ConfigError.
+        """Store a request for a worker. If the thread has it already, it goes back to workers that gave up on it.
 
-        `checks_tools`: the tools here are those of the worker.
+        Raises ThreadWaiting, ConfigError. `checks_tools`: the tools here are those of the worker.
         """
         if checks_tools:
             await self._check_tools(request.settings)
@@ -526,7 +527,10 @@ class Runner:
         try:
             async with self.hold(thread_id) as thread:
                 snapshot = await thread.read()
-                if not request.is_delivered(thread_id, thread.row, snapshot.values):
+                if request.is_delivered(thread_id, thread.row, snapshot.values):
+                    if request.id == request_of(thread.row, snapshot.values):
+                        await give_back(thread.store, thread_id, thread.row, self.queue)
+                else:
                     if not request.restart:
                         check_free(thread_id, thread.row, snapshot, OR_RESTART)
                     if request.instead_of:

@@ -242,6 +242,13 @@ async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
     return waits
 
 
+async def give_back(store: ThreadStore, thread_id: str, row: Json, own: str) -> None:
+    """Return a run that workers gave up on to its queue, or to `own`, to be tried as often as at first."""
+    if row.get("status") == "running" and row.get("due") == NEVER and row.get("problem") not in ("", INTERRUPTED):
+        change: Json = {"status": "queued", "queue": queue_of(row, own), "due": DUE_NOW, "tries": 0}
+        await update_row(store, thread_id, row, **change)
+
+
 def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm | None = None) -> Run:
     """Return the run of a thread from its row and its state: this alone decides what the thread does now.
 

@@ -513,6 +513,41 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
             assert settings_in(await store.threads.get(thread) or {}).max_steps == 7  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_what_workers_gave_up_on_is_given_back_by_submitting_it_again(storage: Any, begun: bool) -> None:
+    """R04: a request that is the thread's last, begun or not, is tried as often as at first, with what it has done."""
+    sent: list[str] = []
+
+    def send(text: str) -> str:
+        """Send a letter."""
+        sent.append(text)
+        return f"sent {text}"
+
+    async def give_up(thread: str) -> None:
+        async with storage.writer() as (_, store):
+            while (row := await store.threads.get(thread) or {})["queue"]:
+                await write_crash(store, thread, row)
+
+    model = writing()
+    asks = {"confirm": "always" if begun else "never"}
+    async with Agent(model, [send], storage=storage, settings=asks) as agent:
+        for _ in range(2):
+            await agent.submit("write a letter", request_id="may/1")
+            await give_up("may/1")
+            assert (await agent.info("may/1")).problem == "its worker died 6 times"
+        if begun:  # what is submitted for it is an answer then, and stays submitted
+            assert (await agent.resume("may/1")).status == "waiting"
+            await agent.submit_answer("may/1", "approve")
+            await give_up("may/1")
+        await agent.submit("write a letter", request_id="may/1")
+        info = await agent.info("may/1")
+        assert (info.status, info.queue, info.problem) == ("queued", QUEUE, "")
+        async with agent.worker():
+            await heard(agent, "may/1")
+        await agent.submit("write a letter", request_id="may/1")
+        assert ((await agent.get("may/1")).status, sent) == ("completed", ["hi"])
+
+
 async def test_a_worker_without_a_key_uses_nothing_up(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """R04: it leaves the answer and the request that it took to a person, as `resume` does; both go on with a key."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
