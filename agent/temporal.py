@@ -350,7 +350,12 @@ class TemporalRuns:
         return self.get(thread_id)
 
     async def look(self, thread_id: str) -> None:
-        """Carry a thread on for which something was stored, such as by `Agent.submit`; start its workflow if needed."""
+        """Carry a thread on for which something was stored, such as by `Agent.submit`; start its workflow if needed.
+
+        So a run goes on that was terminated in Temporal, or an open one of `Agent.worker`, once such workers are
+        stopped. The other way, terminate the workflow: then `Agent.resume` continues what worked, here and now, and an
+        answer by `Agent.submit_answer` queues a waiting run for workers of the agent's `queue`.
+        """
         await self._client.start_workflow(
             ThreadWorkflow.run,
             Order(dead_after=self._dead_after),
@@ -448,7 +453,13 @@ class RunHandle:
                 await self._workflow.signal(ThreadWorkflow.cancel, reason)
 
     async def outcome(self) -> Outcome:
-        """Wait until the run has ended. Raises what the agent raised where it refused the request."""
+        """Wait until the run has ended. Raises what the agent raised where it refused the request.
+
+        In an activity this may take days: give that a `start_to_close_timeout` as long, call `activity.heartbeat()`
+        beside it, and set a `heartbeat_timeout`, so that another worker waits if this one dies. Nothing but `cancel`
+        ends the run: an activity that is cancelled has to call it. Of a workflow that was terminated in Temporal, this
+        raises Temporal's `WorkflowFailureError`; the thread stays as it is, and `TemporalRuns.look` goes on with it.
+        """
         async with self._errors():
             ended: Outcome = await self._workflow.result()
         return ended

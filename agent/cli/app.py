@@ -29,7 +29,12 @@ Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or
 LatestThread = Annotated[
     str | None, typer.Argument(metavar="THREAD", help="The thread id, or its beginning; without it, the latest run.")
 ]
-Detach = Annotated[bool, typer.Option("--detach", help="Leave it to `donewhen worker`, and print the thread's id.")]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Leave it to a worker of its queue, such as `donewhen worker`; print the thread's id."
+    ),
+]
 Yes = Annotated[
     bool,
     typer.Option(

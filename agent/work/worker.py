@@ -84,8 +84,9 @@ class Worker:
     take turns: each owner's first thread comes before any second one. An owner's threads are taken in the order in
     which they were submitted; workers that reach for the same one at once go a little out of it. If a worker drains or
     dies, the next worker that polls continues its runs. A run that raises an error is retried later, five times; then
-    it is left to a person (`resume`), with the reason in `Run.problem`. An answer for which a worker lacks the tools
-    stays in the queue for as long as no worker has them: this one tries again after 30 seconds, with the tools that
+    it is left to a person (`resume`, or `submit` again), with the reason in `Run.problem`. Questions that are open for
+    `Settings.question_seconds` are answered as `on_question` says. An answer for which a worker lacks the tools stays
+    in the queue for as long as no worker has them: this one tries again after 30 seconds, with the tools that
     `open_agent` gives it then, and `ThreadInfo.problem` (`agent.info`) says what is missing. An approved plan whose
     tool is gone or changed goes on without that tool, and asks anew. `report` is called with a thread's id and what
     happens to it. Errors are logged as warnings of `donewhen.work`.
@@ -162,7 +163,8 @@ class Worker:
     async def run(self) -> None:
         """Work until drained, by `drain` or SIGTERM; a second SIGTERM ends the process.
 
-        An unreachable database is tried again until it can be reached.
+        An unreachable database is tried again until it can be reached. Meanwhile no run is given up: the first error of
+        each counts as one of its retries, and the next ones cannot be stored.
         """
         with self._drain_on_sigterm():
             await self._work()

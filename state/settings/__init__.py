@@ -153,7 +153,7 @@ class Settings(Options):
         default="replan", description="the action after a failed step"
     )
     on_exhausted: AtLimit | None = Field(
-        default=None, description="the action at a limit; by default ask, or deliver if no person answers questions"
+        default=None, description="the action at a limit; by default ask, or deliver if `on_question` answers at once"
     )
     on_question: Literal["wait", "default", "assume", "abort"] = Field(
         default="wait",
@@ -165,7 +165,7 @@ class Settings(Options):
         default=None,
         ge=0,
         description="seconds after which the policy, instead of a person, answers an open question or budget request; "
-        "it does so when the run is resumed",
+        "workers see to it in submitted and scheduled runs, and in others it does so when the run is resumed",
     )
     answered_by: dict[PauseKind, str] = Field(
         default={},
