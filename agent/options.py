@@ -70,14 +70,14 @@ class Options(TypedDict, total=False):
 
 
 class StartOptions(Options, total=False):
-    """The options of every verb that begins a run."""
+    """The options of every verb that begins a run, `Options` included; `help(Agent.start)` has each in a few words."""
 
     template: str | None
     """The name of a saved plan to use instead of planning. It is confirmed like any plan. Without a `goal`, the saved
     goal is used.
     """
     parameters: Mapping[str, Any] | None
-    """The values for the template."""
+    """The values for the template, by the names under which they were saved. Any number of runs may use a template."""
     thread_id: str | None
     """The thread; None begins a new one."""
     request_id: str | None
@@ -86,7 +86,9 @@ class StartOptions(Options, total=False):
     None: it has no id; an empty one is refused.
     """
     restart: bool
-    """Close a request of the thread that is not finished."""
+    """Close the request of the thread that has not ended, if there is one, and begin this one: what it did stays done,
+    and its questions are closed. By default, ThreadWaiting is raised.
+    """
     instead_of: str | None
     """The id of an earlier request's message in the conversation: the thread goes back to before it. That request and
     the later ones leave the conversation; what they did stays done, and before an equal write a person is asked. None:

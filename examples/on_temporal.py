@@ -63,7 +63,7 @@ class Desk:
         try:
             while not ending.done():
                 activity.heartbeat()
-                await asyncio.wait([ending], timeout=5)
+                await asyncio.wait([ending], timeout=2)
             return (await ending)["status"]
         except asyncio.CancelledError:
             details = activity.cancellation_details()
@@ -85,7 +85,7 @@ class Shopping:
             Desk.run_goal,
             args=[f"Order a {item}", f"order-{item}"],
             start_to_close_timeout=timedelta(days=30),  # people may take that long
-            heartbeat_timeout=timedelta(seconds=30),
+            heartbeat_timeout=timedelta(seconds=10),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
         return f"shopping: the {item} is {status}"
