@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 from uuid import NAMESPACE_URL, uuid5
 
 import yaml
@@ -148,9 +148,9 @@ class Operation:
 
 
 class Document:
-    """An OpenAPI document of version 3."""
+    """An OpenAPI document of version 3; relative servers are below the `address` that it was fetched from."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any], address: str = "") -> None:
         version = str(document.get("openapi") or "")
         if not version.startswith("3."):
             version_text = (
@@ -161,7 +161,7 @@ class Document:
             )
         if not isinstance(document.get("paths"), Mapping):
             raise ToolError("the document has no `paths`, so there is nothing to call")
-        self._document = document
+        self._document, self._address = document, address
         self._resolver = Registry().with_resource("", Resource.opaque(document)).resolver("")
 
     def operations(self) -> Iterator[tuple[Operation | None, str]]:
@@ -199,10 +199,12 @@ class Document:
 
     def _server(self, item: Json, about: Json) -> str | None:
         """Return the address of an operation's first server that has a host, with its variables' defaults filled in."""
-        for server in about.get("servers") or item.get("servers") or self._document.get("servers") or ():
+        root = [{"url": "/"}]  # as OpenAPI has it where a document names none
+        for server in about.get("servers") or item.get("servers") or self._document.get("servers") or root:
             url = str(server.get("url", ""))
             for name, variable in (server.get("variables") or {}).items():
                 url = url.replace("{" + name + "}", str(variable.get("default", "")))
+            url = urljoin(self._address, url)
             if url.startswith(("http://", "https://")):
                 return url
         return None

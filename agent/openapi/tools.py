@@ -104,8 +104,8 @@ def openapi_tools(
             `httpx.get(url, headers=…).text`. It is read now, and never again. References lead to places within it:
             bundle those to other files first. What it does not say, add to the mapping.
         base_url: The address to use in place of its `servers`. Without it an operation has the first server with a
-            host, of its own, else of its path, else of the document, with the variables' defaults. A relative one has
-            no host, also if the document was fetched.
+            host, of its own, else of its path, else of the document, with the variables' defaults. A relative one, or
+            none, is below the address from which the document was fetched.
         headers: What goes with every request, for keys and tokens: no model sees it. The value here is sent, whatever
             `client` or the document says. What is named here is no argument any more, so a model cannot choose it. A
             function, also async, is called before each request, so its names are not known now: it counts as giving
@@ -162,7 +162,8 @@ def openapi_tools(
     for name, value in ({} if headers is None or callable(headers) else headers).items():
         if not isinstance(value, str):
             raise ToolError(f"the header {name} is {_kind(value)}, not a text: is its key set?")
-    read = Document(load_document(document))
+    is_fetched = isinstance(document, str) and document.startswith(("http://", "https://"))
+    read = Document(load_document(document), str(document) if is_fetched else "")
     api = _Api(base_url, headers, dict(params or {}), client, seconds, read.key_names())
     operations = list[Operation]()
     for operation, about in read.operations():

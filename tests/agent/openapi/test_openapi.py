@@ -863,6 +863,18 @@ async def test_an_operation_is_sent_to_its_own_server() -> None:
         assert one.lines[1:] == ["GET /a", "GET /b", "PUT /b"]
 
 
+@pytest.mark.parametrize(("servers", "line"), [({}, "GET /a"), ({"servers": [{"url": "../v1"}]}, "GET /v1/a")])
+async def test_a_fetched_document_may_name_its_servers_from_where_it_is(servers: Any, line: str) -> None:
+    """X21: as OpenAPI has it, also without any; `base_url` still replaces them, and a text has no place of its own."""
+    document = {"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "a"}}}, **servers}
+    with ApiServer(answer=lambda sent: (200, document if "openapi" in sent.line else {})) as server:
+        (tool,) = openapi_tools(f"{server.url}/docs/openapi.json")
+        await tool.ainvoke({})
+        assert server.lines[1:] == [line]
+    with pytest.raises(ToolError, match="names no server"):
+        openapi_tools(json.dumps(document))
+
+
 async def test_a_large_api_is_searched() -> None:
     """S04: of 60 operations a request offers the model a part; `find_tools` finds the others."""
     paths = {
