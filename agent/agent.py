@@ -31,11 +31,10 @@ from donewhen.agent.request import (
     Continuation,
     GoalInput,
     Request,
-    queued_request,
     read_goal,
     with_context,
 )
-from donewhen.agent.run import Run, id_of, idle_error, unknown_thread
+from donewhen.agent.run import Run, id_of
 from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import check_name
@@ -56,7 +55,6 @@ from donewhen.agent.work.thread_rows import (
     list_pending,
     list_threads,
     request_cancel,
-    settings_in,
     time_text,
 )
 from donewhen.agent.work.watch import watch_run
@@ -66,11 +64,10 @@ from donewhen.agent.workspace.skills import Skills
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.people.interjections import add_interjection, delete_interjection, interjection_lock, was_told
 from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, GoalError, ResumeError, ScheduleError, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, GoalError, ScheduleError, StorageError, ThreadBusy
 from donewhen.state.ledger import read_budgets
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.records import JournalEntry
@@ -405,13 +402,7 @@ class Agent:
         try:
             await self._runner.submit_answer(id, answer, asked, by)
         except NotAsked as error:
-            if not error.words:
-                raise
-            try:
-                await self.tell(id, error.words, by=by, request_id=error.said)
-            except ResumeError:  # it takes no messages
-                raise error from None
-            raise error.kept() from None
+            raise await self._runner.keep_words(id, error, by) from None
         self._wake_workers()
         return id
 
@@ -527,36 +518,7 @@ class Agent:
             raise GoalError(f"there is nothing to tell: it is a {type(words).__name__}, and no text; {hint}")
         if not words.strip():
             raise GoalError("there is nothing to tell: the text is blank")
-        by, source = check_name("by", by), f"told {check_name('request_id', request_id) or uuid4().hex}"
-        async with self.storage.reader() as (_, store):
-            row = await store.threads.get(thread_id)
-            free = bool(await self.storage.find_free([thread_id]))
-            if request_id and await was_told(store, thread_id, source):
-                return
-        if row is None:
-            raise unknown_thread(thread_id)
-        settings = settings_in(row)
-        refuses = settings is None or settings.when_busy == "refuse"
-        if row.get("status") in ENDED or (free and refuses):
-            raise idle_error(thread_id, row)
-        if refuses:
-            hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
-            raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
-        if (
-            free
-            and row.get("status") == "waiting"
-            and any(pause.get("answered_by") for pause in row.get("pending") or ())
-        ):
-            told, runner = {"told": text.strip(), "told_by": by, "told_as": source}, self._runner_for(thread_id)
-            with suppress(ThreadBusy):  # then it is stored below, as for a run at work
-                await self._stream(thread_id, lambda live: runner.tell(live, told)).result()
-        async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (_, store):
-            now = await store.threads.get(thread_id) or {}
-            key = await add_interjection(store, thread_id, text.strip(), source, by=by, request=queued_request(now))
-            now = await store.threads.get(thread_id) or {}
-            if key and now.get("status") in ENDED:  # meanwhile
-                await delete_interjection(store, thread_id, key)
-                raise idle_error(thread_id, now)
+        await self._runner.tell(thread_id, text.strip(), check_name("by", by), check_name("request_id", request_id))
 
     @property
     def schedules(self) -> Schedules:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run, read_inside
+from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.step.texts import Texts
 from donewhen.state.channels import Json
 from donewhen.state.errors import UnknownThread
@@ -51,13 +52,27 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
         run,
         request=values.get("turn", 1),
         message_id=values.get("request") or "",
-        messages=values.get("messages") or (),
+        messages=_shown_messages(run, values.get("messages") or ()),
         observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
         earlier=values.get("before") or (),
         displaced=displaced_line(values),
         approved=(values.get("approval") or {}).get("plan"),
         todos=values.get("todos") or (),
     )
+
+
+def _shown_messages(run: Run, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+    """Return the messages; that of the current question has what others have said since."""
+    if not any(pause.get("meanwhile") for pause in run.pending[:1]):
+        return messages
+    asked = load_pause(run.pending[0])
+    shown = {"content": asked.message_text()}
+    return [
+        each.model_copy(update=shown)
+        if isinstance(each, AIMessage) and any(call["id"] == asked.tool_call_id for call in each.tool_calls)
+        else each
+        for each in messages
+    ]
 
 
 async def read_observation(

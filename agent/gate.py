@@ -13,12 +13,12 @@ from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, named_pauses
 from donewhen.graph.people.answers import OVERDUE, missing_tools, words_in
+from donewhen.graph.people.interjections import name_of_words
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import say, says_continue
 from donewhen.state.people.answers import read_signed, sign
-from donewhen.state.proof.journal import digest
 from donewhen.state.records import Pause
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
@@ -35,7 +35,7 @@ class NotAsked(ResumeError):
         super().__init__(asked[0].for_others(), [pause.id for pause in asked])
         self.words: str = words
         """What they say; "" if they pressed buttons."""
-        self.said: str = digest(f"{run.request} {self.pending} {by} {words}")
+        self.said: str = name_of_words(run.request, self.pending, by, words)
         """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
         self._language = asked[0].spoken
         self.add_note(

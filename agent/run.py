@@ -6,11 +6,14 @@ from functools import reduce
 from typing import Any, Literal, cast
 from uuid import UUID
 
+from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.storage.storage import check_thread_id
 from donewhen.graph.llm.output import OutputForm
-from donewhen.graph.people.pauses import open_pauses
+from donewhen.graph.pauses.pause import load_pause
+from donewhen.graph.people.interjections import read_interjections
+from donewhen.graph.people.pauses import open_pauses, said_since
 from donewhen.state.channels import Json, apply_update
 from donewhen.state.errors import ConfigError, ResumeError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
@@ -127,6 +130,25 @@ def read_run(
     output = _output(values, outcome, form)
     run = replace(run, answer=outcome["text"], output=output, receipt=outcome["receipt"])
     return replace(run, outcome=outcome) if has_ended else run  # it is audited again, and may end otherwise
+
+
+async def with_words(store: BaseStore, run: Run) -> Run:
+    """Return a run whose questions for somebody named show what others have said since they were asked."""
+    if not any(pause.get("answered_by") for pause in run.pending):
+        return run
+    return show_words(run, await read_interjections(store, run.thread_id, ""))
+
+
+def show_words(run: Run, said: Sequence[Json]) -> Run:
+    """Return a run whose questions for somebody named show what of these interjections was said since."""
+
+    def show(pause: Pause) -> Pause:
+        if not (since := said_since(pause, said)):
+            return pause
+        shown: Pause = {**pause, "meanwhile": since}
+        return {**shown, "text": load_pause(shown).text()}
+
+    return replace(run, pending=tuple(show(pause) for pause in run.pending))
 
 
 def _output(values: Json, outcome: Outcome, form: OutputForm | None) -> Any:

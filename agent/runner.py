@@ -36,11 +36,12 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, PutOp
 from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
+    NotAsked,
     address_answer,
     admit,
     overdue_answers,
@@ -53,24 +54,37 @@ from donewhen.agent.gate import (
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.request import MISSING, Continuation, Request, check_begun, is_not_begun, read_goal, request_of
+from donewhen.agent.request import (
+    MISSING,
+    Continuation,
+    Request,
+    check_begun,
+    is_not_begun,
+    queued_request,
+    read_goal,
+    request_of,
+)
 from donewhen.agent.run import (
     Run,
+    idle_error,
     interrupted_tasks,
     read_left_behind,
     read_run,
     require_thread,
+    show_words,
     unknown_thread,
+    with_words,
 )
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.stream import LiveRun
+from donewhen.agent.stream import PATIENCE, LiveRun
 from donewhen.agent.undo import ToolUndo, UndoReport, read_undoing
 from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.agent.work.news import Notifier, queue_of_news, store_notification
 from donewhen.agent.work.recorder import Recorder, recording
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.agent.work.thread_rows import (
+    ENDED,
     QUEUE,
     READ_AT_ONCE,
     CancelListener,
@@ -91,6 +105,7 @@ from donewhen.agent.work.thread_rows import (
     return_to_queue,
     run_now,
     settings_in,
+    show_asked,
     time_text,
     untaken_answers,
     update_row,
@@ -106,7 +121,14 @@ from donewhen.graph.events import log_of, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.pauses.plan import criteria_problem
-from donewhen.graph.people.interjections import hearing, read_interjections, was_told
+from donewhen.graph.people.interjections import (
+    delete_interjection,
+    hearing,
+    interjection_lock,
+    new_interjection,
+    read_interjections,
+    was_told,
+)
 from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.step.round import spent_by
@@ -114,9 +136,18 @@ from donewhen.graph.sync import finish
 from donewhen.graph.tools.changes import calls_of_requests
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
-from donewhen.state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, StorageError, ThreadBusy
+from donewhen.state.errors import (
+    ConfigError,
+    DoneWhenError,
+    GoalError,
+    ResumeError,
+    StaleAnswer,
+    StorageError,
+    ThreadBusy,
+)
 from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import Budgets, add
+from donewhen.state.people.answers import is_message, read_signed
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.values import storable, with_name
@@ -132,8 +163,6 @@ MOST_CALLS = 3
 """How often the graph is called at most until the route after its last node is stored, see `route_if_stopped`."""
 INPUTS_READ = 5
 """How many inputs of a thread are read at once, the latest first, because LangGraph reads all that it is asked for."""
-SHOWN_PATIENCE = 1.0
-"""Seconds for which an answer, and words to a waiting run, wait while words of others are shown there."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -171,8 +200,6 @@ class GraphCall:
     """Called when the run is cancelled."""
     advice: str = ""
     """What to do about a thread that another worker holds; ends the error."""
-    patience: float = 0.0
-    """The seconds to wait for a thread that another worker holds."""
     request: str = ""
     """The id of the message of the request that begins; "" if none does."""
     last_state: Json | None = None
@@ -306,6 +333,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run, values)
+    run = await with_words(store, run)
     row = await store.threads.get(run.thread_id) or {}
     untaken = untaken_answers(row, run)
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
@@ -647,28 +675,12 @@ class Runner:
 
     async def resume(self, live: LiveRun, continuation: Continuation) -> Run:
         """Answer or continue the thread of `live`."""
-        answers = continuation.answer is not MISSING
-        advice = ANSWER_LATER if answers else WAIT_FOR_IT
-        patience = SHOWN_PATIENCE if answers and continuation.question else 0.0  # else it answers what is shown by then
-        return await self.work(live, lambda thread: self.go_on(thread, continuation), advice, patience)
+        advice = WAIT_FOR_IT if continuation.answer is MISSING else ANSWER_LATER
+        return await self.work(live, lambda thread: self.go_on(thread, continuation), advice)
 
     async def run_submitted(self, live: LiveRun) -> Run:
         """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
         return await self.work(live, lambda thread: self.go_on(thread, Continuation()))
-
-    async def tell(self, live: LiveRun, told: Json) -> Run:
-        """Show words that were told to the thread of `live` to who alone is asked there; nothing is answered."""
-
-        async def show(thread: HeldThread) -> Act | Run:
-            snapshot = await thread.read()
-            run, settings = self._read_to_continue(thread, snapshot, None)
-            is_asked = thread.row.get("status") == "waiting" and any(pause.get("answered_by") for pause in run.pending)
-            if not is_asked or await was_told(thread.store, thread.thread_id, told["told_as"]):
-                return run
-            command: Any = Command(resume={run.pending[0]["interrupt_id"]: storable(told)})
-            return Act(command, settings, run.goal, {"answered": {}}, before=self.before_input(command, run))
-
-        return await self.work(live, show, patience=SHOWN_PATIENCE)
 
     async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
         """Return the act that continues a thread: with an answer, in another direction (`steer`), or else with what
@@ -695,10 +707,14 @@ class Runner:
             command: Any = steer_input(run, continuation.steer, migrate(snapshot.values))
         else:
             answers = self._answers_to(run, row, snapshot.values, settings, continuation)
+            if continuation.answer is not MISSING and (kept := await self._keep_for_others(thread, run, answers)):
+                return kept
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
-            return await self.write_rest(thread.store, run, snapshot.values) if is_unchanged and has_work(row) else run
+            if is_unchanged and has_work(row):
+                return await self.write_rest(thread.store, run, snapshot.values)
+            return await with_words(thread.store, run)
         self.prepare(settings)
         change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
         if answers:
@@ -723,6 +739,80 @@ class Runner:
             self._check_enforceable(settings)
         log_of(thread.thread_id).turn = snapshot.values.get("turn", 1)
         return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
+
+    async def _keep_for_others(self, thread: HeldThread, run: Run, answers: Json) -> Run | None:
+        """Keep the words of answers by somebody who is not asked; return the run, which waits on and says so.
+
+        None for other answers: the graph takes those, and what comes with them, also images and files.
+        """
+        try:
+            read_understood(run, answers)
+        except NotAsked as error:
+            given = [read_signed(answer) for answer in answers.values()]
+            if len(error.pending) == len(given) and not any(is_message(answer) for answer, _ in given):
+                problem = await self.keep_words(thread.thread_id, error, given[0][1] or "")
+                return replace(await with_words(thread.store, run), problem=str(problem))
+        except ResumeError:
+            pass
+        return None
+
+    async def keep_words(self, thread_id: str, error: NotAsked, by: str) -> ResumeError:
+        """Keep the words of somebody who is not asked, as by `tell`; return the error, which says if they are kept."""
+        if error.words:
+            with suppress(ResumeError):  # it takes no messages
+                await self.tell(thread_id, error.words, by, error.said)
+                return error.kept()
+        return error
+
+    async def tell(self, thread_id: str, text: str, by: str, name: str) -> None:
+        """Store what is said to a thread, once by its name, and the news of a question that shows it from now on.
+
+        The thread is not held: whoever works on it, or reads its question, finds the words. Raises as `Agent.tell`.
+        """
+        async with self.storage.reader() as (_, store):
+            row = await store.threads.get(thread_id)
+            free = bool(await self.storage.find_free([thread_id]))
+            if name and await was_told(store, thread_id, name):
+                return
+        if row is None:
+            raise unknown_thread(thread_id)
+        settings = settings_in(row)
+        refuses = settings is None or settings.when_busy == "refuse"
+        if row.get("status") in ENDED or (free and refuses):
+            raise idle_error(thread_id, row)
+        if refuses:
+            hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
+        async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (saver, store):
+            with using(store.threads.clock()) as clock:
+                row = await store.threads.get(thread_id) or {}
+                if written := row.get("updated"):
+                    clock.follow(moment_of(written))
+                new = await new_interjection(store, thread_id, text, name, by=by, request=queued_request(row))
+                if new is None:
+                    return
+                words, put = new
+                if not await self._announce_words(saver, store, thread_id, row, words, put):
+                    await store.abatch([put])
+            row = await store.threads.get(thread_id) or {}
+            if row.get("status") in ENDED:  # meanwhile
+                await delete_interjection(store, thread_id, words["key"])
+                raise idle_error(thread_id, row)
+
+    async def _announce_words(
+        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, row: Json, words: Json, put: PutOp
+    ) -> bool:
+        """Store words with the news of the question that shows them; return False if there is none to tell of."""
+        asked = any(pause.get("answered_by") for pause in row.get("pending") or ())
+        if row.get("status") != "waiting" or not asked or not row.get("notify"):
+            return False
+        snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
+        said = [*await read_interjections(store, thread_id, ""), words]
+        run = show_words(run_now(thread_id, row, snapshot), said)
+        news = await store_notification(store, run, row, snapshot.values, words["key"], put)
+        if news and self.notifier:
+            self.notifier.wake()
+        return news is not None
 
     async def audit(self, live: LiveRun, settings: SettingsLike) -> Run:
         """Let a judge audit the thread of `live`. Raises ThreadWaiting while its request is not finished."""
@@ -811,7 +901,7 @@ class Runner:
         """Hold the thread of a call. The error for a thread that another worker holds ends with the call's advice."""
         advice = call.advice
         try:
-            async with self.hold(call.thread_id, working=True, patience=call.patience) as thread:
+            async with self.hold(call.thread_id, working=True) as thread:
                 advice = ""
                 yield thread
         except ThreadBusy as error:
@@ -959,7 +1049,7 @@ class Runner:
             self.notifier.wake()
         return run
 
-    async def work(self, live: LiveRun, decide: Decide, advice: str = "", patience: float = 0.0) -> Run:
+    async def work(self, live: LiveRun, decide: Decide, advice: str = "") -> Run:
         """Carry out the act of `decide` on the thread of `live`, and send it the events."""
         thread_id = live.thread_id
 
@@ -968,7 +1058,7 @@ class Runner:
             if live.muted:
                 call.options = QUIETLY
 
-        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.run_ahead, advice, patience)
+        call = GraphCall(thread_id, live.config, WITH_EVENTS, live.control, announce, live.run_ahead, advice)
         with suppress(GraphDrained):
             async with aclosing(self.carry_out(call, decide)) as parts:
                 async for part in parts:
@@ -1082,7 +1172,8 @@ class Runner:
         One whose place another took before its end, or whose state is not kept, is `cancelled`.
         """
         if request_of(row, snapshot.values) in (request, ""):
-            return run_now(thread_id, row, snapshot, self.form)
+            assert graph.store is not None  # `on_saver` gave it one
+            return await with_words(graph.store, run_now(thread_id, row, snapshot, self.form))
         last = snapshot if _is_state_of(snapshot, request) else await _last_state_of(graph, thread_id, request)
         run = read_run(thread_id, last, settings_in(row), self.form) if last else None
         if run and run.outcome:
@@ -1160,11 +1251,13 @@ class Runner:
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            return run_now(thread_id, row, snapshot, self.form), snapshot
+            return await with_words(store, run_now(thread_id, row, snapshot, self.form)), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
-        return read_info(thread_id, (await self.read_events(thread_id, None))[0])
+        row, _ = await self.read_events(thread_id, None)
+        async with self.storage.reader() as (_, store):
+            return read_info(thread_id, await show_asked(store, thread_id, row))
 
     async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
         """Return the row of a thread, and its events after a number; with `current`, only those of its last request.

@@ -34,6 +34,7 @@ from donewhen.agent.runner import (
 )
 from donewhen.agent.storage import Storage
 from donewhen.agent.work.thread_rows import check_free, update_row
+from donewhen.graph.people.answers import AUTHENTICATED
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.channels import Json
 from donewhen.state.errors import GoalError, StorageError
@@ -146,9 +147,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             migrate((await thread.graph.aget_state(where)).values)
             return Act(input, settings, change=change, from_checkpoint=True)
         if input is None or (isinstance(input, Command) and input.resume is not None):
-            act = await runner.go_on(
-                thread, Continuation(MISSING if input is None else input.resume, settings=new_settings)
-            )
+            answer, user = (MISSING, "") if input is None else (input.resume, where["configurable"].get(AUTHENTICATED))
+            act = await runner.go_on(thread, Continuation(answer, by=str(user or ""), settings=new_settings))
             if isinstance(act, Run):  # it waits, or has ended, and the graph says so
                 return Act(None, settings)
             return act if input is None else replace(act, input=replace(input, resume=act.input.resume))

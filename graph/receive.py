@@ -306,8 +306,6 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
     }
     if settings.answered_by != (state.get("answered_by") or {}):
         known["answered_by"] = settings.answered_by
-    if state.get("said_meanwhile"):
-        known["said_meanwhile"] = []
     if (keys := state.get("settled_writes")) and turn % COMPACT_EVERY == 0:
         known["settled_writes"] = Overwrite(keys)
     return {**nothing, **lists, **maps, **known}

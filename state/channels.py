@@ -194,8 +194,6 @@ class RunState(TypedDict, total=False):
     """The JSON Schema of the structured result, if one is requested."""
     answered_by: SeldomDict
     """Who alone answers questions of a kind, by the setting of this name when the request began."""
-    said_meanwhile: SeldomList
-    """What others than who is asked said at open questions, as `Meanwhile`s; it is kept for the next round, too."""
     attachments: SeldomList
     """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList

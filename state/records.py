@@ -47,8 +47,6 @@ class Meanwhile(TypedDict):
     by: str
     """Who; "" if nobody knows."""
     text: str
-    open: list[str]
-    """The ids of the questions that were open then."""
 
 
 class Pause(TypedDict, total=False):

@@ -314,9 +314,9 @@ def _change_line(change: UndoneChange, *, dry_run: bool) -> str:
 
 
 def tell_thread(view: StorageView, thread: str, text: str, by: str = "") -> Exit:
-    """Say something to a working run."""
+    """Say something to a run, which need not work."""
     info = view.thread(thread)
-    view.ask(lambda agent: agent.tell(info.thread_id, text, by=by))
+    view.ask(lambda agent: agent.tell(info.thread_id, text, by=by), tells=True)
     return view.finish({"told": info.thread_id}, ["told"])
 
 

@@ -28,7 +28,7 @@ from donewhen.graph.people.interjections import hearing
 from donewhen.graph.tools.toolbox import from_function
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError
-from donewhen.state.people.answers import read_signed, read_told
+from donewhen.state.people.answers import read_signed
 from donewhen.state.settings import merge_settings
 
 QUESTION_CHARS = 300
@@ -167,11 +167,12 @@ class _Replay:
             case "answer":
                 run = self._check(model, run, "waiting")
                 _check_question(row.get("asked"), run.pending[0])
+                self.request.say_until(row.get("at") or "")
                 changed = merge_settings(self.request.settings_of(row), agent.settings) if "settings" in row else None
                 first, answer = run.pending[0], row["answer"]
                 answers = answer["answers"] if isinstance(answer, dict) and set(answer) == {"answers"} else {}
                 answers = answers or {first["id"]: answer}
-                if all(read_signed(each)[1] is None and not read_told(each) for each in answers.values()):
+                if all(read_signed(each)[1] is None for each in answers.values()):
                     return await agent.resume(run, answer, settings=changed)
                 work = {"answers": answers, "asks": first["interrupt_id"]}  # perhaps of several people
                 async with self.storage.session(self.thread_id) as (_, store):

@@ -182,16 +182,18 @@ class RecordedRequest:
     async def hear(self, place: str, found: list[Json]) -> list[Json]:
         """Return the interjections that this place had heard after the current number of replies.
 
-        They are as of now: the decisions before them, which the replay made again, are earlier. What was said at a
-        question is `found`, because the replay said it again, with its time.
+        They are as of now: the decisions before them, which the replay made again, are earlier. What was `found` are
+        words that came with an answer, which are recorded, too.
         """
         said = self._heard_by_place().get(place, ())
-        rows = [row for number, row in said if number <= self._count(self.served, place)]
-        said_again = {(row.get("by"), row["text"]): row["at"] for row in found}
-        for row in rows:
-            at = said_again.get((row.get("by"), row["text"])) or moment()
-            self._said_at.setdefault(row["key"], at)
-        return [{**row, "at": self._said_at[row["key"]]} for row in rows]
+        rows = {row["key"]: row for number, row in said if number <= self._count(self.served, place)}
+        return [{**rows[key], "at": self._said_at.setdefault(key, moment())} for key in sorted(rows)]
+
+    def say_until(self, at: str) -> None:
+        """Say now what was said before this moment of the recording, at which somebody answered."""
+        for row in (each for heard in self.of("heard") for each in heard["said"]):
+            if row["at"] < at:
+                self._said_at.setdefault(row["key"], moment())
 
     def _heard_by_place(self) -> dict[str, list[tuple[int, Json]]]:
         """Return the interjections by place, each with the number of replies before it."""

@@ -22,6 +22,8 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
+from langgraph.store.base import PutOp
+
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
@@ -116,16 +118,21 @@ def notify_of(config: Config) -> Webhook | None:
     return Webhook(config.notify, config.notify_secret, config.link) if config.notify else None
 
 
-async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, object], values: Json) -> str | None:
-    """Store the notification of a run's current state, if it has any; return its id. `values` are its state."""
+async def store_notification(
+    store: ThreadStore, run: Run, row: Mapping[str, object], values: Json, words: str = "", *also: PutOp
+) -> str | None:
+    """Store the notification of a run's current state, if it has any; return its id. `values` are its state.
+
+    `words`: the key of words that its question shows since now. `also` is stored in the same moment.
+    """
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
     replies = [pause["reply"] for pause in run.pending if pause.get("reply")]
     about = [run.thread_id, int(values.get("turn") or 1), run.status, [pause["id"] for pause in run.pending], *replies]
     if said := sum(row["decision"] == "say" for row in values.get("approvals") or ()):
         about.append(said)  # what is shown answers these words, also if it is the same again
-    if of_others := sum(len(pause.get("meanwhile") or ()) for pause in run.pending):
-        about.append({"meanwhile": of_others})
+    if words:
+        about.append({"words": words})
     id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
     if row.get("news") == id:  # an answer was not accepted, and the same question is still open
         return None
@@ -139,7 +146,7 @@ async def store_notification(store: ThreadStore, run: Run, row: Mapping[str, obj
     elif run.outcome:
         data |= {"code": run.outcome["code"], "answer": run.answer[:MOST_CHARS]}
     kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"
-    await _store_event(store, row, id, kind, data)
+    await _store_event(store, row, id, kind, data, *also)
     return id
 
 
@@ -159,7 +166,9 @@ async def store_failure(
         await _store_event(store, {**row, "notify": notify}, id, "failed", data)
 
 
-async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json) -> None:
+async def _store_event(
+    store: ThreadStore, row: Mapping[str, object], id: str, kind: str, data: Json, *also: PutOp
+) -> None:
     schedule = str(row.get("schedule") or "").partition(" ")[0]
     of_whom = {"owner": str(row.get("owner") or ""), **({"schedule": schedule} if schedule else {})}
     event = {
@@ -173,7 +182,8 @@ async def _store_event(store: ThreadStore, row: Mapping[str, object], id: str, k
         "data": redact_json({**data, **of_whom}),
     }
     key = news_key(id, data["thread_id"])
-    await store.aput((*SPACE, str(row["notify"])), key, {"event": event, "tries": 0, "due": ""}, index=False)
+    record = {"event": event, "tries": 0, "due": ""}
+    await store.abatch([PutOp((*SPACE, str(row["notify"])), key, record, index=False), *also])
 
 
 class Notifier:

@@ -28,6 +28,7 @@ from donewhen.agent.request import Request
 from donewhen.agent.storage import Storage
 from donewhen.graph.clock import current_clock
 from donewhen.graph.context import PriceOf
+from donewhen.graph.events import moment
 from donewhen.graph.executors.executor import Executor, Executors, own_tools
 from donewhen.graph.executors.relay import interrupt_value
 from donewhen.graph.llm.adapter import model_name
@@ -117,7 +118,7 @@ class Recorder(AsyncCallbackHandler):
         if isinstance(command, Command) and isinstance(command.resume, Mapping):
             question = {key: asked[0].get(key) for key in ("kind", "step", "question")}
             for answer in command.resume.values():
-                await self.write("answer", answer=answer, asked=question, **changed)
+                await self.write("answer", answer=answer, asked=question, at=moment(), **changed)
         elif command:
             await self.write("steer", text=command["messages"][-1].text, **changed)
 

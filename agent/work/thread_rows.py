@@ -26,7 +26,9 @@ from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import load_pause
+from donewhen.graph.pauses.pause import load_pause, meanwhile_text
+from donewhen.graph.people.interjections import read_interjections
+from donewhen.graph.people.pauses import said_since
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
@@ -303,13 +305,30 @@ def _questions_of(store: ThreadStore, run: Run) -> Json:
 def _pause_summary(pause: Pause) -> Json:
     summary = {key: pause.get(key) for key in ("id", "kind", "step", "asked_at")}
     summary["options"] = [conceal(each) for each in pause.get("options") or ()]
-    asked = load_pause(pause)
+    asked = load_pause(pause).but(meanwhile=[])  # `show_asked` adds what others say
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
     summary |= {key: pause[key] for key in ("schema", "language") if key in pause}
     summary |= asked.asked_of
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
     return {**summary, "question": conceal(str(pause.get("question") or ""))[:QUESTION_CHARS], "text": shown}
+
+
+async def show_asked(store: ThreadStore, thread_id: str, row: Json) -> Json:
+    """Return a row whose questions for somebody named show what others have said since they were asked."""
+    pending: Sequence[Json] = row.get("pending") or ()
+    if not any(pause.get("answered_by") for pause in pending):
+        return row
+    said = await read_interjections(store, thread_id, "")
+    return {**row, "pending": [{**pause, "text": _with_words(pause, said)} for pause in pending]}
+
+
+def _with_words(pause: Json, said: Sequence[Json]) -> str:
+    """Return the text of a question in a row, with what others have said since behind what is noted first."""
+    language, text = pause.get("language") or "en", str(pause["text"])
+    since = [row for row in said_since(pause, said) if conceal(meanwhile_text([row], language)) not in text]
+    noted, gap, rest = text.partition("\n\n")  # a row of an older version has the words already
+    return _cut(f"{noted} {conceal(meanwhile_text(since, language))}{gap}{rest}", TEXT_CHARS) if since else text
 
 
 def _short_arguments(arguments: Json) -> Json:
@@ -549,6 +568,7 @@ async def list_pending(
             if page and len(page) + len(row["pending"]) > limit:
                 page.cursor = json.dumps(after)
                 break
+            row = await show_asked(store, thread_id, row)
             about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
             page += [{**about, **pause} for pause in row["pending"]]
             after = (str(row["asked"]), thread_id)
@@ -594,7 +614,7 @@ async def list_threads(
     async with storage.reader() as (_, store):
         filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix}
         rows = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
-        page = Page(read_info(id, row) for id, row in rows[:limit])
+        page = Page([read_info(id, await show_asked(store, id, row)) for id, row in rows[:limit]])
         if len(rows) > limit:
             page.cursor = json.dumps([page[-1].updated, page[-1].thread_id])
         return page

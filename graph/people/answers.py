@@ -17,7 +17,7 @@ from donewhen.graph.events import moment, thread_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, ResolvedAnswer
-from donewhen.graph.people.interjections import add_interjection
+from donewhen.graph.people.interjections import name_of_words, new_interjection, read_interjections
 from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
@@ -29,6 +29,7 @@ from donewhen.graph.people.pauses import (
     typed_reply,
     wait_for_answer,
     with_fresh_call,
+    with_words,
 )
 from donewhen.state.channels import Json, RunState, apply_update, difference
 from donewhen.state.language.texts import say
@@ -39,12 +40,11 @@ from donewhen.state.people.answers import (
     is_message,
     read_shape,
     read_signed,
-    read_told,
     sign,
     words_of,
 )
 from donewhen.state.plan.revise import ShownTool, moved_line
-from donewhen.state.records import Meanwhile, Pause
+from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
 
 AUTHENTICATED = "langgraph_auth_user_id"
@@ -61,6 +61,7 @@ async def confirm(state: RunState, runtime: Runtime[Settings], config: RunnableC
 async def ask_user(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     settings, pauses = runtime.context, open_pauses(state)
+    pauses = with_words(pauses, await _said(pauses, runtime))
     pending = pauses[0] = current_pause(pauses)
     user = str((config.get("configurable") or {}).get(AUTHENTICATED) or "")
     typed = typed_reply(state["messages"])
@@ -90,35 +91,33 @@ async def _take(
 ) -> RunState:
     """Take the answer; what somebody else says than who is asked is kept like a message to a run at work."""
     if user and value != OVERDUE:
-        told = read_told(value)
-        value = {**told, "told_by": user} if told else sign(read_signed(value)[0], user)
-    hears = runtime.store is not None and runtime.context.when_busy == "next_round"
-    words = _words_of_others(pauses, value) if hears else []
-    for row in words:
-        assert runtime.store is not None
-        source = told["told_as"] if (told := read_told(value)) else f"{pauses[0].tool_call_id} {row['by']}"
-        await add_interjection(runtime.store, thread_of(runtime), row["text"], source, by=row["by"])
-    if not words:
-        return take_answer(state, pauses, value, deps, runtime.context, hears=hears)
-    said: RunState = {"said_meanwhile": [*(state.get("said_meanwhile") or ()), *words]}
-    state = {**state, **said}
-    first, *rest = open_pauses(state)
-    return {
-        **take_answer(state, [current_pause([first, *rest]), *rest], value, deps, runtime.context, hears=True),
-        **said,
-    }
+        value = sign(read_signed(value)[0], user)
+    store = runtime.store if runtime.context.when_busy == "next_round" else None
+    if store is not None:
+        for by, words in _words_of_others(pauses, value).items():
+            text = "\n".join(words.values())
+            name = name_of_words(str(state.get("request") or ""), words, by, text)
+            if new := await new_interjection(store, thread_of(runtime), text, name, by=by):
+                await store.abatch([new[1]])
+    said = await _said(pauses, runtime)
+    return take_answer(state, pauses, value, deps, runtime.context, said, hears=store is not None)
 
 
-def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> list[Meanwhile]:
-    """Return what people say at questions that are not for them, for each of them; or what was told to the run."""
-    if told := read_told(value):
-        return [{"by": told["told_by"], "text": told["told"], "open": [pause.id for pause in pauses]}]
-    answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, dict[str, list[str]]()
+async def _said(pauses: Sequence[OpenPause], runtime: Runtime[Settings]) -> list[Json]:
+    """Return what was said to the run, if a question is for somebody named."""
+    if runtime.store is None or not any(pause.answered_by for pause in pauses):
+        return []
+    return await read_interjections(runtime.store, thread_of(runtime), "")
+
+
+def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> dict[str, dict[str, str]]:
+    """Return what people say at questions that are not for them: for each of them, by question."""
+    answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, Json()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
         said, by = read_signed(answer)
         if not by_id[id].counts(by_id[id].read(said), by or "") and (text := words_in(said)):
-            words.setdefault(by or "", []).append(text)
-    return [{"by": by, "text": "\n".join(texts), "open": [*by_id]} for by, texts in words.items()]
+            words.setdefault(by or "", {})[id] = text
+    return words
 
 
 def words_in(value: Any) -> str:
@@ -128,12 +127,20 @@ def words_in(value: Any) -> str:
 
 
 def take_answer(
-    state: RunState, pauses: Sequence[OpenPause], value: Any, deps: Deps, settings: Settings, *, hears: bool = False
+    state: RunState,
+    pauses: Sequence[OpenPause],
+    value: Any,
+    deps: Deps,
+    settings: Settings,
+    said: Sequence[Json] = (),
+    *,
+    hears: bool = False,
 ) -> RunState:
     """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
     Each is applied by itself, because each may be another person's. A question stays open if it is not answered, or if
-    its answer is not understood; then it has what is missing. `hears`: the words of those who are not asked were kept.
+    its answer is not understood; then it has what is missing. `said`: all that was said to the run. `hears`: so were
+    the words of those who are not asked.
     """
     pending, at = pauses[0], moment()
     by_id = {pause.id: pause for pause in pauses}
@@ -158,10 +165,9 @@ def take_answer(
     for id, problem in problems.items():
         given = answers[id] if isinstance(answers, dict) else value
         values = apply_update(values, note_problem(values, by_id[id], problem, read_signed(given)[0]))
-    left = current_pause(open_pauses(values))
+    left = current_pause(with_words(open_pauses(values), said))
     if not taken:
-        asks_back = any(problems.values()) or read_told(value) is not None
-        shown = keep_open(values["messages"], left, asks_back=asks_back)
+        shown = keep_open(values["messages"], left, asks_back=any(problems.values()))
     else:
         decided_now = next((decided for pause, decided in taken if pause.id == pending.id), None)
         shown = _close_asked_pause(values, left, decided_now)
@@ -204,12 +210,9 @@ def lacking_tools(
 
 
 def _split_answers(value: Any, pauses: Sequence[OpenPause]) -> Json | str:
-    """Return the answers in a value by the ids of their questions; one without ids is for the first. Words that were
-    told are none."""
+    """Return the answers in a value by the ids of their questions; one without ids is for the first."""
     if value == OVERDUE:
         return {pauses[0].id: value}
-    if read_told(value):
-        return {}
     given, by = read_signed(value)
     answers = pauses[0].split(given, [pause.id for pause in pauses])
     if isinstance(answers, str) or by is None:

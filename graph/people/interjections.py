@@ -5,16 +5,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, PutOp
 
 from donewhen.graph.clock import current_clock
 from donewhen.graph.events import moment, place_event, send, thread_of, without_secrets
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json, Step
-from donewhen.state.proof.journal import observation
+from donewhen.state.proof.journal import digest, observation
 from donewhen.state.records import JournalEntry, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.values import storable, store_label, with_name
@@ -40,26 +41,32 @@ def interjection_lock(thread_id: str) -> str:
     return f"words to {hashlib.sha256(thread_id.encode()).hexdigest()[:32]}"
 
 
-async def add_interjection(store: BaseStore, thread_id: str, text: str, source: str, **more: str) -> str:
-    """Store what a person says and return its key; keys are in order. The caller holds its `interjection_lock`.
+def name_of_words(request: str, questions: Iterable[str], by: str, words: str) -> str:
+    """Return the name of what somebody says at questions that are for others: bots deliver some answers twice."""
+    return digest(f"{request} {sorted(questions)} {by} {words}")
 
-    `source` names the words: with one that is there nothing is stored, and "" is returned. `more` has who says it as
-    `by`, and the `request` for which it waits.
+
+async def new_interjection(
+    store: BaseStore, thread_id: str, text: str, name: str = "", **more: str
+) -> tuple[Json, PutOp] | None:
+    """Return what a person says, as `read_interjections` will, and what stores it; None if these words are there.
+
+    `name` names the words, so that they are stored once; "" for words that come once. `more` has who says it as `by`,
+    and the `request` for which it waits. Keys are in order if the caller holds the `interjection_lock`.
     """
-    rows = await read_all(store, _namespace(thread_id))
+    rows, source = await read_all(store, _namespace(thread_id)), f"told {name or uuid4().hex}"
     if any(item.value.get("source") == source for item in rows):
-        return ""
+        return None
     last = max([int(item.key) for item in rows], default=0)
     more = {name: storable(value) for name, value in more.items() if value}
     value: Json = {"text": storable(text), "at": moment(), "source": source, **more}
     key = f"{max(last + 1, current_clock().tick()):020}"
-    await store.aput(_namespace(thread_id), key, value, index=False)
-    return key
+    return {"key": key, "n": len(rows) + 1, **value}, PutOp(_namespace(thread_id), key, value, index=False)
 
 
-async def was_told(store: BaseStore, thread_id: str, source: str) -> bool:
+async def was_told(store: BaseStore, thread_id: str, name: str) -> bool:
     """Return whether the words of this name were stored."""
-    return any(item.value.get("source") == source for item in await read_all(store, _namespace(thread_id)))
+    return any(item.value.get("source") == f"told {name}" for item in await read_all(store, _namespace(thread_id)))
 
 
 async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:

@@ -23,6 +23,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, NULL_TASK_ID, RESUME
 from donewhen.state.proof.journal import same_question
+from donewhen.state.records import Meanwhile
 from donewhen.state.statuses import record_of
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
@@ -148,7 +149,7 @@ def current_pause(pauses: Sequence[OpenPause]) -> OpenPause:
 
 
 def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
-    """Return the pause with an id that is unique in the thread, its language, who alone answers it, and others' words.
+    """Return the pause with an id that is unique in the thread, its language, and who alone answers it.
 
     The node's id says what is asked; the same may be asked again in this request or a later one. A late answer cannot
     reach another pause.
@@ -161,9 +162,19 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     spoken = {} if pause.language else language_field(values.get("language", "en"))
     audience = (values.get("answered_by") or {}).get(pause.kind)
     asked: Json = {"answered_by": audience} if audience and not pause.answered_by else {}
-    since = [row for row in values.get("said_meanwhile") or () if id in row["open"]]
-    said: Json = {"meanwhile": since} if since and (audience or pause.answered_by) else {}
-    return pause.but(id=id, **_purpose(values, pause), **spoken, **asked, **said)
+    return pause.but(id=id, **_purpose(values, pause), **spoken, **asked)
+
+
+def said_since(pause: Mapping[str, Any], said: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
+    """Return which of the interjections `said` who is asked should read: those since a question for somebody named."""
+    since = [row for row in said if row["at"] >= (pause.get("asked_at") or "")] if pause.get("answered_by") else []
+    return [{"by": str(row.get("by") or ""), "text": row["text"]} for row in since]
+
+
+def with_words(pauses: Sequence[OpenPause], said: Sequence[Mapping[str, Any]]) -> list[OpenPause]:
+    """Return the open pauses, each with what others have said since it was asked."""
+    since = [said_since(pause.dump(), said) for pause in pauses]
+    return [pause.but(meanwhile=rows) if rows else pause for pause, rows in zip(pauses, since, strict=True)]
 
 
 def _purpose(values: Mapping[str, Any], pause: OpenPause) -> dict[str, str]:

@@ -48,9 +48,6 @@ ATTACHED = {
 JUDGEMENT = "Approved without further words: use your own judgement."
 SIGNED = {"answer", "answered_by"}
 """The keys of an answer with the name of who gave it."""
-TOLD = {"told", "told_by", "told_as"}
-"""The keys of words that were told to a run while it waits: they answer nothing. `told_as` names them, so that they are
-kept once."""
 YES = "--yes"
 """The name in an answer that no person gave, but the command because of this option; it counts as the policy's."""
 
@@ -123,12 +120,6 @@ def read_signed(value: Any) -> tuple[Any, str | None]:
     if isinstance(value, Mapping) and set(value) == SIGNED and isinstance(value["answered_by"], str):
         return value["answer"], value["answered_by"]
     return value, None
-
-
-def read_told(value: Any) -> Mapping[str, str] | None:
-    """Return words that were told to a waiting run, by the keys of `TOLD`; None for an answer."""
-    is_told = isinstance(value, Mapping) and set(value) == TOLD
-    return value if is_told and all(isinstance(each, str) for each in value.values()) else None
 
 
 def may_answer(audience: str, by: str) -> bool:

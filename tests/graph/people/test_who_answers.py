@@ -18,6 +18,7 @@ from donewhen import Agent, AgentOptions, Run, build_graph
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, Crashed, crash_points, crashing
 from donewhen.graph.people.answers import AUTHENTICATED
+from donewhen.graph.people.interjections import new_interjection
 from donewhen.hooks import Ask, Call, Hooks, Refuse
 from donewhen.state.errors import ConfigError, DoneWhenError, ResumeError, StaleAnswer, StorageError
 from donewhen.state.language.texts import say
@@ -622,22 +623,23 @@ def approver_asked(plans: Iterable[Any] = (), **more: Any) -> tuple[Agent, list[
 @pytest.mark.parametrize("words", ["stop", "cancel", "yes", '{"type": "approve"}', "with champagne"])
 async def test_words_told_at_a_question_for_somebody_named_are_read_there(words: str) -> None:
     """H13, R05: whatever they say, they answer and end nothing; every reader of the question has them once, with the
-    name, and later the models and the receipt."""
+    name, and later the models and the receipt. It stays the same question for who holds any of its ids."""
     agent, heard, model = approver_asked()
     async with agent:
         run = await agent.start("Refund 400 of order 17", thread_id="t")
-        asked = run.pending[0]["id"]
+        asked, interrupt = run.pending[0]["id"], run.pending[0]["interrupt_id"]
         for by, text in (("bob", words), ("", "and quickly")):
             await agent.tell("t", text, by=by)
         run = await agent.get("t")
-        state = await agent.graph.aget_state({"configurable": {"thread_id": "t"}})
-        (listed,) = await agent.pending()
+        (listed,), (row,), info = await agent.pending(), await agent.threads(), await agent.info("t")
         said = (await agent.conversation("t")).messages[-1].text
-        for text in (run.pending[0]["text"], state.interrupts[0].value["text"], listed["text"], said):
+        shown = [run.pending[0]["text"], (await agent.resume("t")).pending[0]["text"], str(run), said]
+        for text in (*shown, listed["text"], row.pending[0]["text"], info.pending[0]["text"]):
             assert text.count(f"bob wrote meanwhile: “{words}”") == text.count("“and quickly”") == 1
         assert (run.status, run.problem, [pause["id"] for pause in run.pending]) == ("waiting", "", [asked])
         assert len(model.requests) == 1
-        run = await agent.resume("t", "yes", question=asked, by="approver:anna")
+        assert run.pending[0]["interrupt_id"] == interrupt
+        run = await agent.resume("t", {interrupt: "yes"}, by="approver:anna")
     assert run.receipt is not None
     assert [(row["text"], row.get("name")) for row in run.receipt["heard"]] == [(words, "bob"), ("and quickly", None)]
     assert f"- [said.1] bob: {words}\n- [said.2] and quickly" in model.requests[1].text
@@ -657,6 +659,74 @@ async def test_of_words_told_at_once_all_are_shown_and_none_delays_the_answer_aw
         answer = agent.resume("t", "yes", question=run.pending[0]["id"], by="approver:anna")
         _, run = await asyncio.gather(agent.tell("t", "four", by="bob"), answer)
     assert run.status == "completed"
+
+
+async def test_of_many_words_told_at_once_by_two_programs_all_are_shown(tmp_path: Path) -> None:
+    """H13, R05: however many people write in one moment, each by their own server; each is announced."""
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    (agent, heard, _), (other, _, _) = approver_asked(storage=storage), approver_asked(storage=storage)
+    async with agent, other:
+        await agent.start("Refund 400 of order 17", thread_id="t")
+        tells = [each.tell("t", f"w{n};", by="bob") for n in range(12) for each in (agent, other)]
+        await asyncio.gather(*tells)
+        (listed,), shown = await other.pending(), (await agent.get("t")).pending[0]["text"]
+        assert [(text.count("bob wrote"), text.count("w7;")) for text in (listed["text"], shown)] == [(24, 2)] * 2
+        run = await agent.resume("t", "yes", by="approver")
+    assert run.receipt is not None
+    assert len(run.receipt["heard"]) == 24
+    assert len(heard) == len({event["id"] for event in heard})
+
+
+async def test_the_news_of_words_goes_where_the_news_of_the_run_go() -> None:
+    """H13, D04: whichever program is told them; a later answer that is not understood announces them no second time,
+    nor do words that are told again."""
+    storage = open_storage("memory:")
+    agent, heard, _ = approver_asked(storage=storage)
+    other, elsewhere, _ = approver_asked(storage=storage, options=AgentOptions(queue="other"))
+    async with agent, other:
+        run = await agent.start("Refund 400 of order 17", thread_id="t")
+        for request_id in ("m1", "m2", "m2"):
+            await other.tell("t", "with champagne", by="bob", request_id=request_id)
+        for _ in range(2):
+            run = await agent.resume(run, {"type": "edit", "plan": {"steps": "none at all"}}, by="approver")
+            assert run.problem
+            assert run.pending[0]["text"].count("with champagne") == 2
+    assert elsewhere == []
+    texts = [event["data"]["questions"][0]["text"] for event in heard]
+    assert [text.count("with champagne") for text in texts] == [0, 1, 2]
+
+
+async def test_words_told_make_the_next_request_no_longer() -> None:
+    """H13, Q82: the models read them when the run goes on, and not the question again for each of them."""
+    prompts = []
+    for tells in (1, 30):
+        agent, _, model = approver_asked([PLAN, answer("It is paid")])
+        await agent.start("Refund 400 of order 17", thread_id="t")
+        for n in range(tells):
+            await agent.tell("t", f"w{n};", by="bob")
+            await agent.resume("t", f"r{n};", by="eve")
+        await agent.resume("t", "yes", by="approver")
+        await agent.start("Is it paid?", thread_id="t")
+        prompts.append(model.requests[-1].text)
+    assert [prompt.count("Shall I go ahead") for prompt in prompts] == [1, 1]
+
+
+async def test_words_that_an_older_version_kept_are_shown_once() -> None:
+    """R02, H13: of one that told nobody of them, and of one that wrote them into the row and the question."""
+    storage = open_storage("memory:")
+    agent, *_ = approver_asked(storage=storage)
+    await agent.start("Refund 400 of order 17", thread_id="t")
+    async with storage.session("t") as (_, store):
+        for words in ("with champagne", "and roses"):
+            new = await new_interjection(store, "t", words, by="bob")
+            assert new is not None
+            await store.abatch([new[1]])
+        row: Any = await store.threads.get("t")
+        head, _, rest = row["pending"][0]["text"].partition("\n\n")
+        row["pending"][0]["text"] = f"{head} bob wrote meanwhile: “and roses”\n\n{rest}"
+        await store.threads.put("t", row)
+    for text in ((await agent.get("t")).pending[0]["text"], (await agent.pending())[0]["text"]):
+        assert [text.count(each) for each in ("with champagne", "and roses")] == [1, 1]
 
 
 async def test_words_told_where_anybody_may_answer_or_while_it_works_are_stored() -> None:
@@ -704,52 +774,50 @@ async def test_words_with_an_id_are_told_once(status: str) -> None:
     assert model.requests[-1].text.count("bob: and one chair") == 2
 
 
-async def test_words_told_at_a_question_are_there_once_after_any_crash() -> None:
-    """R02, D04: wherever the process dies while they are told, and although they are told again."""
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_question_stays_open_wherever_words_told_at_it_are_cut_off(again: bool) -> None:
+    """R02, D04: it is listed, and the answer of who is asked counts; told again, the words are shown and heard once."""
     for at in itertools.count(1):
-        crash, storage = Crash(at, only=["put_writes.done", "store.done", "put.done"]), open_storage("memory:")
+        crash, storage = Crash(at), open_storage("memory:")
         agent, *_ = approver_asked(storage=storage)
         run = await agent.start("Refund 400 of order 17", thread_id="t")
         asked = run.pending[0]["id"]
         dying, *_ = approver_asked(storage=crashing(storage, crash))
         with suppress(StorageError, Crashed):
             await dying.tell("t", "with champagne", by="bob", request_id="m1")
-        await agent.tell("t", "with champagne", by="bob", request_id="m1")
-        run = await agent.resume("t")
-        assert [pause["id"] for pause in run.pending] == [asked], crash.trace[-1:]
-        assert run.pending[0]["text"].count("with champagne") <= 1, crash.trace[-1:]
+        if again:
+            await agent.tell("t", "with champagne", by="bob", request_id="m1")
+        (listed,) = await agent.pending()
+        run = await agent.get("t")
+        assert (run.status, run.problem, run.pending[0]["id"]) == ("waiting", "", listed["id"])
+        counts = [pause["text"].count("with champagne") for pause in (listed, run.pending[0])]
+        assert counts in ([[1, 1]] if again else [[0, 0], [1, 1]]), crash.trace[-1:]
         run = await agent.resume("t", "yes", question=asked, by="approver")
-        if run.status == "waiting":  # the words were shown only now
-            assert "with champagne" in run.pending[0]["text"], crash.trace[-1:]
-            run = await agent.resume("t", "yes", question=asked, by="approver")
-        assert run.receipt is not None
-        assert [row["text"] for row in run.receipt["heard"]] == ["with champagne"], crash.trace[-1:]
+        assert (run.status, run.receipt is not None) == ("completed", True)
+        assert [row["text"] for row in (run.receipt or {})["heard"]] == ["with champagne"] * counts[0]
         if len(crash.trace) < at:
             return
 
 
-async def test_what_was_told_at_a_question_is_replayed() -> None:
-    """X29: a recording has it, and is replayed without a difference."""
-    agent, *_ = approver_asked(options=AgentOptions(record=True))
+@pytest.mark.parametrize("ways", [["bare"], ["own"], ["bare", "own"], ["own", "bare"], ["resume", "bare", "resume"]])
+async def test_what_was_told_at_a_question_is_replayed(ways: list[str]) -> None:
+    """X29: a recording has it, also of a program that records nothing, and is replayed without a difference; what was
+    said before an answer is before it again."""
+    storage = open_storage("memory:")
+    agent, *_ = approver_asked(storage=storage, options=AgentOptions(record=True))
+    bare, *_ = approver_asked(storage=storage)
     await agent.start("Refund 400 of order 17", thread_id="t")
-    await agent.tell("t", "with champagne", by="bob")
+    for n, way in enumerate(ways):
+        if way == "resume":
+            await agent.resume("t", f"w{n}", by="eve")
+        else:
+            await (bare if way == "bare" else agent).tell("t", f"w{n}", by="bob")
     run = await agent.resume("t", "yes", by="approver")
     replayed = await (await Recording.of(agent, "t")).replay()
-    assert run.receipt is not None
-    assert replayed.receipt is not None
-    assert [(row["text"], row.get("name")) for row in replayed.receipt["heard"]] == [("with champagne", "bob")]
-
-
-@pytest.mark.parametrize("told", [{"told": "x", "told_by": "bob", "told_as": "1"}])
-async def test_an_answer_that_looks_like_words_told_is_an_answer_like_any_other(told: Any) -> None:
-    """R05: who answers with it has said nothing in another's name."""
-    agent, *_ = approver_asked()
-    async with agent:
-        run = await agent.start("Refund 400 of order 17", thread_id="t")
-        run = await agent.resume(run, told, by="mira")
-        assert "bob" not in run.pending[0]["text"]
-        await agent.graph.ainvoke(Command(resume=told), {"configurable": {"thread_id": "t"}})
-        assert "bob" not in (await agent.get("t")).pending[0]["text"]
+    for receipt in (run.receipt, replayed.receipt):
+        assert receipt is not None
+        assert [row["text"] for row in receipt["heard"]] == [f"w{n}" for n in range(len(ways))]
+        assert max(row["at"] for row in receipt["heard"]) <= receipt["approvals"][-1]["at"]
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ja"])
@@ -765,11 +833,12 @@ async def test_who_is_not_asked_is_told_so_in_plain_words(language: str) -> None
                 await agent.submit_answer(run, {"type": "approve"}, by="bob")
             assert str(button.value) == asked
             assert "by='approver'" in button.value.__notes__[0]
-            for _ in range(2):  # delivered again, it is kept once
+            for _ in range(2):  # delivered again, also the other way, it is kept once
                 with pytest.raises(ResumeError) as words:
                     await agent.submit_answer(run, "with champagne", by="bob")
-            direct = (await agent.resume(run, "with roses", by="eve")).problem
-            assert str(words.value) == direct
+                for said, by in (("with champagne", "bob"), ("with roses", "eve")):
+                    direct = (await agent.resume(run, said, by=by)).problem
+                    assert str(words.value) == direct
             assert (direct == asked) == (busy == "refuse")
             text = (await agent.get("t")).pending[0]["text"]
             assert [text.count(each) for each in ("champagne", "roses")] == [busy == "next_round"] * 2
