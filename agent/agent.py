@@ -390,7 +390,8 @@ class Agent:
         """Check an answer like `resume`, but leave the work to a worker.
 
         Raises ResumeError if it cannot be understood, or if somebody else is asked; words are kept then, as by `tell`,
-        if the run takes messages. Its text is for people, in the language of the run. Raises StorageError while the
+        if the run takes messages. Its text is for people, in the language of the run. Of several answers in one
+        mapping, the others are stored; the error's `pending` names the questions of these. Raises StorageError while the
         database is away; with the same `question` it is safe to repeat, and raises StaleAnswer, which says what was
         decided, once a worker has taken an answer.
 
@@ -403,7 +404,8 @@ class Agent:
             await self._runner.submit_answer(id, answer, asked, by)
         except NotAsked as error:
             raise await self._runner.keep_words(id, error, by) from None
-        self._wake_workers()
+        finally:
+            self._wake_workers()
         return id
 
     def _wake_workers(self) -> None:

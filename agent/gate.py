@@ -31,11 +31,15 @@ _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 class NotAsked(ResumeError):
     """Somebody answers a question that is for somebody else. The text is for people, the notes are for programs."""
 
-    def __init__(self, run: Run, asked: Sequence[OpenPause], words: str, by: str) -> None:
-        super().__init__(asked[0].for_others(), [pause.id for pause in asked])
+    def __init__(
+        self, run: Run, asked: Sequence[OpenPause], words: str, by: str, unread: Mapping[str, str] | None = None
+    ) -> None:
+        """`unread`: what is wrong with their other answers, by question."""
+        ids = [pause.id for pause in asked]
+        super().__init__(_name_each({**(unread or {}), ids[0]: asked[0].for_others()}), [*(unread or ()), *ids])
         self.words: str = words
         """What they say; "" if they pressed buttons."""
-        self.said: str = name_of_words(run.request, self.pending, by, words)
+        self.said: str = name_of_words(run.request, ids, by, words)
         """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
         self._language = asked[0].spoken
         self.add_note(
@@ -168,13 +172,13 @@ def _say_row(row: Mapping[str, Any]) -> str:
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 
-def read_understood(run: Run, answers: Json) -> Json:
-    """Return the answers without those that leave their question open, which are nothing to store.
+def read_understood(run: Run, answers: Json) -> tuple[Json, ResumeError | None]:
+    """Return the answers to store, and the error for those that count for nothing; None if all count.
 
-    Raises NotAsked for answers to questions for somebody else, ResumeError for one that can never be understood.
+    Those that put their question off are neither. The error is a NotAsked if a question is for somebody else.
     """
     understood: Json = {}
-    others, words, name = list[OpenPause](), list[str](), ""
+    others, unread, words, name = list[OpenPause](), dict[str, str](), list[str](), ""
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
         read = asked.read(value)
@@ -182,14 +186,20 @@ def read_understood(run: Run, answers: Json) -> Json:
             others.append(asked)
             words.append(words_in(value))
             name = by or ""
-            continue
-        if isinstance(read, str) and "schema" not in pause:
-            raise ResumeError(read, [pause["id"]])
-        if isinstance(read, str) or read.kind != "later":
-            understood[pause["id"]] = answers[pause["id"]]
+        elif isinstance(read, str) and "schema" not in pause:
+            unread[asked.id] = read
+        elif isinstance(read, str) or read.kind != "later":
+            understood[asked.id] = answers[asked.id]
     if others:
-        raise NotAsked(run, others, "\n".join(filter(None, words)), name)
-    return understood
+        return understood, NotAsked(run, others, "\n".join(filter(None, words)), name, unread)
+    return understood, ResumeError(_name_each(unread), list(unread)) if unread else None
+
+
+def _name_each(problems: Mapping[str, str]) -> str:
+    """Return what is wrong with answers; if they are several, each behind the id of its question."""
+    if len(problems) == 1:
+        return next(iter(problems.values()))
+    return " ".join(f"{id}: {problem}" for id, problem in problems.items())
 
 
 def _with_pause_ids(run: Run, answer: Any) -> Json | None:

@@ -1074,7 +1074,8 @@ class Runner:
     async def submit_answer(self, thread_id: str, answer: Any, question: str, by: str) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
 
-        If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`.
+        If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`; of
+        several answers, those that count are stored first.
         """
         await self._settle_left(thread_id)
         async with self.storage.writer() as (saver, store):
@@ -1084,8 +1085,12 @@ class Runner:
                 left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
                 taken = {**taken, **{id: entry["answer"] for id, entry in left.items()}}
                 run = run.without(left, "running")
-            if not (answers := storable(_address_open(run, values, answer, question, by, taken))):
+            understood, refusal = _address_open(run, values, answer, question, by, taken)
+            if not understood:
+                if refusal:
+                    raise refusal
                 return thread_id
+            answers = storable(understood)
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             at_work = await _is_taken(store, thread_id, answers)
         # Else nobody works on it, or the holder is beginning its work, or ends without having seen the answers.
@@ -1093,6 +1098,8 @@ class Runner:
             await self._queue_left(thread_id, [] if lost else answers)
         if lost:
             raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
+        if refusal:
+            raise refusal
         return thread_id
 
     async def _queue_left(self, thread_id: str, ids: Collection[str]) -> None:
@@ -1413,8 +1420,8 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
 
 def _address_open(
     run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str, taken: Mapping[str, Any]
-) -> Json:
-    """Return the answers by id, signed, if they can be understood; “later” is none. `taken` as in `address_answer`.
+) -> tuple[Json, ResumeError | None]:
+    """Return the answers to store by id, signed, and the error for the others. `taken` as in `address_answer`.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """

@@ -403,6 +403,31 @@ async def test_two_questions_in_one_thread_are_for_two() -> None:
     assert [row.get("name") for row in run.receipt["approvals"]] == ["mira", "operator:anna", "finance:bo"]
 
 
+async def test_each_of_several_submitted_answers_counts_by_itself() -> None:
+    """C04, H13: what counts is stored for the worker although what stands beside it does not; the error names the
+    questions of that, and the words of those who are not asked are kept, whatever else is wrong."""
+    till = two_sides()
+    run = await till.asks()
+    first, second = (pause["id"] for pause in run.pending)
+    nothing: Any = {"x": 1}
+    for both, ids in (({first: nothing, second: "first words"}, [first, second]), ({first: nothing}, [first])):
+        with pytest.raises(ResumeError) as refused:
+            await till.agent.submit_answer("t", both, by="operator:anna")
+        assert refused.value.pending == ids
+        assert (await till.agent.info("t")).status == "waiting"
+    assert "first words" in (await till.agent.get("t")).pending[0]["text"]
+    async with till.agent.worker():
+        with pytest.raises(ResumeError, match="finance.*Your message is kept") as refused:
+            await till.agent.submit_answer("t", {first: "approve", second: "second words"}, by="operator:anna")
+        assert refused.value.pending == [second]
+        while (await till.agent.info("t")).status != "waiting":
+            await asyncio.sleep(0)
+    assert (till.paid, [pause["id"] for pause in await till.agent.pending()]) == ([400], [second])
+    run = await till.agent.resume("t", {second: "approve"}, by="finance:bo")
+    assert (run.status, till.paid) == ("completed", [400, 40])
+    assert "second words" in str(till.model.requests)
+
+
 @pytest.mark.parametrize("worker", [True, False])
 @pytest.mark.parametrize("other", ["mira's words", "an edit that breaks a rule"])
 async def test_an_accepted_answer_counts_whatever_another_person_answers_beside_it(other: str, worker: bool) -> None:
