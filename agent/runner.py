@@ -327,6 +327,11 @@ async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: st
     return await store.threads.get(thread_id) or {}
 
 
+def _goal_for(row: Json, run: Run) -> str | None:
+    """Return the goal of a run, for its thread's row; None if the run is still of the request before the row's."""
+    return run.goal or None if queued_request(row) in ("", run.request) else None
+
+
 async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
     """Carry out the consequences of a run's pause or end, then write it into the row; return the run.
 
@@ -340,6 +345,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     if continued is not run:
         return continued
     change["news"] = await store_notification(store, run, row, values)
+    change["goal"] = _goal_for(row, run)
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
@@ -496,7 +502,7 @@ class Runner:
             await graph.ainvoke(None, make_config(thread_id), durability="sync")
             snapshot = await graph.aget_state(make_config(thread_id))
         run = read_run(thread_id, snapshot)
-        change: Json = {"goal": run.goal or None}
+        change: Json = {}
         if not snapshot.created_at and not row.get("request"):  # what was given to its graph could not be stored
             await store.threads.delete(thread_id)
             return None
@@ -506,7 +512,8 @@ class Runner:
         if untaken := untaken_answers(row, run):
             change["answered"] = {}
         if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
-            await write_crash(store, thread_id, row, self.notifier, by_itself=by_itself, **change)
+            goal = _goal_for(row, run)
+            await write_crash(store, thread_id, row, self.notifier, by_itself=by_itself, goal=goal, **change)
         else:
             await self.write_rest(store, run, snapshot.values, **change)
         return await store.threads.get(thread_id)
@@ -716,7 +723,7 @@ class Runner:
                 return await self.write_rest(thread.store, run, snapshot.values)
             return await with_words(thread.store, run)
         self.prepare(settings)
-        change: Json = {"goal": run.goal or None, "settings": settings if new_settings else None}
+        change: Json = {"goal": _goal_for(row, run), "settings": settings if new_settings else None}
         if answers:
             change["answered"] = dict.fromkeys(answers, "")
         return Act(command, settings, run.goal, change, before=self.before_input(command, run, change["settings"]))
@@ -1040,7 +1047,7 @@ class Runner:
         """Record a pause or an end that the graph has reached, and write it; return the run."""
         if self.record:
             await Recorder(thread.store, thread.thread_id).end(snapshot)
-        return await self.write_rest(thread.store, run, snapshot.values, goal=run.goal or None)
+        return await self.write_rest(thread.store, run, snapshot.values)
 
     async def write_rest(self, store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
         """Write a pause or an end and all that follows from it, and wake the notifier; return the run."""

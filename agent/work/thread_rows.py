@@ -45,8 +45,8 @@ OPEN = ("queued", "running", "waiting")
 CANCEL_POLL = 1.0
 """Seconds between two checks for a request to cancel."""
 
-GOAL_CHARS, GOALS_CHARS = 500, 2000
-"""The most characters of a goal in a row, and of all goals of its thread."""
+GOAL_CHARS, EACH_GOAL_CHARS, GOALS_CHARS = 500, 200, 20_000
+"""The most characters of the goal in a row, of each in the list of its thread's goals, and of all these."""
 QUESTION_CHARS = 300
 ARGUMENTS_CHARS = 4_000
 TEXT_CHARS = 10_000
@@ -97,7 +97,8 @@ class ThreadInfo:
     moment: str = ""
     """The time of that schedule for which it runs, ISO 8601."""
     goals: Sequence[str] = ()
-    """The goals of its requests, each shortened, oldest first: the first one, and the latest ones."""
+    """The goals of its requests, oldest first, 200 characters of each: about the latest hundred, or more if they are
+    shorter, and always the first."""
 
     def to_dict(self) -> Json:
         """Return all fields by name, in plain JSON."""
@@ -125,8 +126,8 @@ async def update_row(
     fields = {key: value for key, value in change.items() if value is not None}
     if "goal" in fields:
         fields["goal"] = _short_goal(fields["goal"])
-        earlier: Any = fields.get("goals", before.get("goals", [before.get("goal", "")]))
-        fields["goals"] = _with_goal([*filter(None, map(_short_goal, earlier))], fields["goal"])
+        kept: Any = before.get("goals", [before.get("goal", "")])
+        fields["goals"] = _with_goal(map(_short_goal, fields["goals"]) if "goals" in fields else kept, fields["goal"])
     if fields.get("due") == DUE_NOW:
         fields["due"] += now
     if isinstance(fields.get("settings"), Settings):
@@ -145,8 +146,9 @@ def _short_goal(goal: str) -> str:
     return _cut(conceal(goal.strip()[: 2 * GOAL_CHARS]), GOAL_CHARS)
 
 
-def _with_goal(goals: list[str], goal: str) -> list[str]:
+def _with_goal(earlier: Iterable[str], goal: str) -> list[str]:
     """Return the goals of a thread with the current one; the first stays, and the latest, as far as there is room."""
+    *goals, goal = (_cut(each, EACH_GOAL_CHARS) for each in (*filter(None, earlier), goal))
     goals = goals if goals[-1:] == [goal] else [*goals, goal]
     while len(goals) > 2 and sum(map(len, goals)) > GOALS_CHARS:
         del goals[1]

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -15,11 +16,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, GoalError, Run, ThreadBusy, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, GoalError, Run, StorageError, ThreadBusy, ToolError, UnknownThread
 from donewhen.agent import agent as agent_module
 from donewhen.agent import runner
 from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
+from donewhen.agent.testing.crash import WRITTEN, Crash, Crashed, crashing
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
@@ -69,6 +71,40 @@ async def test_a_long_goal_is_whole_everywhere_but_in_lists(storage: Any) -> Non
             assert (await agent.get(thread)).goal == goal
             assert (await agent.info(thread)).goal == goal[:499] + "…"
             assert (await agent.cancel(thread)).goal == goal
+
+
+async def test_the_goals_of_a_thread_are_there_once_after_any_crash() -> None:
+    """N76: the list of a thread's requests has each once, in order, wherever the process of the second one died."""
+
+    def agent(storage: Any) -> Agent:
+        return Agent(ScriptedModel(roles={"triage": lambda *_: answer("ok")}), storage=storage)
+
+    for at in count(1):
+        crash, storage = Crash(at, only=WRITTEN), open_storage("memory:")
+        owner = agent(storage)
+        await owner.start("first", thread_id="t")
+        with suppress(StorageError, Crashed):
+            await agent(crashing(storage, crash)).start("second", thread_id="t")
+        for _ in range(2):
+            info = await owner.info("t")
+            assert (info.goal, info.goals) == ("second", ("first", "second")), crash.trace[-1:]
+            await owner.resume("t")
+        if len(crash.trace) < at:
+            return
+
+
+async def test_many_long_goals_are_all_listed(storage: Any) -> None:
+    """N76: a hundred requests of a thread are in its row, the beginning of each."""
+    goals = [f"request {number} " + "word " * 100 for number in range(100)]
+    async with Agent(ScriptedModel(roles={"triage": lambda *_: answer("ok")}), storage=storage) as agent:
+        await agent.start(goals[0], thread_id="t")
+        async with agent.storage.writer() as (_, store):
+            for goal in goals[1:]:
+                await update_row(store, "t", goal=goal, status="answered")
+        info = await agent.info("t")
+    assert [goal[:30] for goal in info.goals] == [goal[:30] for goal in goals]
+    assert {len(goal) for goal in info.goals} == {200}
+    assert info.goal.startswith(goals[-1][:400])
 
 
 async def test_a_list_says_how_each_run_ended_and_what_it_spent(storage: Any) -> None:

@@ -416,12 +416,10 @@ async def test_each_of_several_submitted_answers_counts_by_itself() -> None:
         assert refused.value.pending == ids
         assert (await till.agent.info("t")).status == "waiting"
     assert "first words" in (await till.agent.get("t")).pending[0]["text"]
-    async with till.agent.worker():
-        with pytest.raises(ResumeError, match="finance.*Your message is kept") as refused:
-            await till.agent.submit_answer("t", {first: "approve", second: "second words"}, by="operator:anna")
-        assert refused.value.pending == [second]
-        while (await till.agent.info("t")).status != "waiting":
-            await asyncio.sleep(0)
+    with pytest.raises(ResumeError, match=r"finance.*Your message is kept") as refused:
+        await till.agent.submit_answer("t", {first: "approve", second: "second words"}, by="operator:anna")
+    assert refused.value.pending == [second]
+    await till.agent.run_submitted("t")
     assert (till.paid, [pause["id"] for pause in await till.agent.pending()]) == ([400], [second])
     run = await till.agent.resume("t", {second: "approve"}, by="finance:bo")
     assert (run.status, till.paid) == ("completed", [400, 40])
