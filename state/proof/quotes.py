@@ -99,6 +99,8 @@ _CUT_WITHIN = 2_000
 """The characters at the end of a piece in which a gap between two words is looked for."""
 _SHORT = 4
 """Fewer characters of a script without spaces may be part of a longer word."""
+_PART_OF_TOKEN = pattern(r"[\w.,:'/^+-]")
+"""A character that may belong to the word or number beside it."""
 PASSAGE_CHARS = 200
 HASH_CHARS = 32
 """The least length of an abbreviated hash."""
@@ -106,8 +108,12 @@ HASH_CHARS = 32
 
 def fold(text: str) -> str:
     """Return a text for comparison, regardless of Unicode form, case, white space and typographic quotes."""
+    return _fold_piece(text).strip()
+
+
+def _fold_piece(text: str) -> str:
     normal = unicodedata.normalize("NFKC", _SMALL.sub(_separate, text))
-    return _SPACES.sub(" ", normal.translate(_TYPOGRAPHY).casefold()).strip()
+    return _SPACES.sub(" ", normal.translate(_TYPOGRAPHY).casefold())
 
 
 def _separate(small: re.Match[str]) -> str:
@@ -317,6 +323,8 @@ class SearchedText:
             return any(self._stands_alone(fold(form)) for form in forms)
         if any(_is_token_run(form, signs, *reading) for reading in self._readings(signs) for form in forms):
             return True
+        if self._stands(raw):
+            return True
         if (signed := _with_currency_signs(quote)) != quote:
             return self.says(signed)
         if self._with_signs is not None and self._with_signs.says(quote):
@@ -340,18 +348,26 @@ class SearchedText:
 
     def _stands_alone(self, short: str) -> bool:
         """Return whether so few characters of a script without spaces stand between characters of another kind."""
-        for match in re.finditer(re.escape(short), self._folded_text):
-            before, after = (
-                self._folded_text[match.start() - 1 : match.start()],
-                self._folded_text[match.end() : match.end() + 1],
-            )
-            if not (_UNSPACED.fullmatch(before) or _UNSPACED.fullmatch(after)):
+        return _find_end(short, self._folded_forms[0], _UNSPACED) >= 0
+
+    def _stands(self, quote: str) -> bool:
+        """Return whether the parts of the quote stand in the text as they are, in order, and cut no word or number.
+
+        What a sign at the edge of a quote means may depend on the text beside it: `850,00- 1.204,33`.
+        """
+        parts = list(filter(None, map(fold, _SKIP.split(quote))))
+        for form in self._folded_forms:
+            end = 0
+            for part in parts:
+                if (end := _find_end(part, form, _PART_OF_TOKEN, end)) < 0:
+                    break
+            if parts and end >= 0:
                 return True
         return False
 
     @cached_property
-    def _folded_text(self) -> str:
-        return fold(self.text)
+    def _folded_forms(self) -> list[str]:
+        return ["".join(map(_fold_piece, pieces_of(form))) for form in self._forms]
 
     def _whole_hash(self, short: re.Match[str]) -> str:
         """Return the first hash in the text with this beginning, as git and others abbreviate them; else the input."""
@@ -375,6 +391,17 @@ class SearchedText:
             places = range(0, max(len(line) - PASSAGE_CHARS // 2, 1), PASSAGE_CHARS // 2)
             passages += [line[at : at + PASSAGE_CHARS] for at in places]
         return [(passage, frozenset(tokens(passage))) for passage in passages]
+
+
+def _find_end(part: str, text: str, beside: re.Pattern[str], start: int = 0) -> int:
+    """Return the place behind the next such part of a text with no character of a kind beside it; -1 without one."""
+    at = text.find(part, start)
+    while at >= 0:
+        end = at + len(part)
+        if not (beside.fullmatch(text[at - 1 : at]) or beside.fullmatch(text[end : end + 1])):
+            return end
+        at = text.find(part, at + 1)
+    return -1
 
 
 def _with_currency_signs(text: str) -> str:
