@@ -391,9 +391,10 @@ class Agent:
 
         Raises ResumeError if it cannot be understood, or if somebody else is asked; words are kept then, as by `tell`,
         if the run takes messages. Its text is for people, in the language of the run. Of several answers in one
-        mapping, the others are stored; the error's `pending` names the questions of these. Raises StorageError while the
-        database is away; with the same `question` it is safe to repeat, and raises StaleAnswer, which says what was
-        decided, once a worker has taken an answer.
+        mapping, the others are stored; the error's `pending` names the questions of these.
+
+        Raises StorageError while the database is away; with the same `question` it is safe to repeat, and raises
+        StaleAnswer, which says what was decided, once a worker has taken an answer.
 
         An edit that breaks a rule is found by the worker: the run waits again, and its `problem` says why.
         If the thread is being worked on, an answer to another of its questions waits until that is done. Tools that are

@@ -21,10 +21,10 @@ from donewhen.prompts import framed, without_word
 from donewhen.state.channels import EARLIER, Json, is_shortened
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.journal import canonical_json, is_failure, is_tool_call, result_key
+from donewhen.state.proof.journal import canonical_json, is_failure, is_tool_call, result_key, words_of_entry
 from donewhen.state.records import JournalEntry
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, json_problem, with_name
+from donewhen.state.values import clean_text, json_problem
 
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
 _SHOWN = pattern(r"^(?:recall ok: \[([^\]\s]+)\]|\[([^\]\s:]+)\]) ", re.MULTILINE)
@@ -64,8 +64,7 @@ def render_observation(
     """
     status = "error" if is_failure(entry) else "ok"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
-    text = shorten(entry["text"], limit, entry["id"] if has_recall else "")
-    text = with_name(entry["arguments"].get("name"), text) if entry["source"] == "user" else text
+    text = words_of_entry(entry, shorten(entry["text"], limit, entry["id"] if has_recall else ""))
     foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
     body = framed("tool_output", text, fence) if foreign and not entry.get("users_text") else text
     return "\n".join(part for part in (head, body, hint) if part)
@@ -395,7 +394,7 @@ def _first_of_each(seen: Sequence[JournalEntry]) -> dict[str, JournalEntry]:
 
 def _call_line(entry: JournalEntry, limit: int = INDEX_CHARS) -> str:
     if entry["source"] == "user":
-        return f"[{entry['id']}] the user said: {with_name(entry['arguments'].get('name'), '')}".rstrip()
+        return f"[{entry['id']}] the user said:"
     arguments_text = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
     arguments = f" {arguments_text[:limit]}{'…' if len(arguments_text) > limit else ''}" if arguments_text else ""
     return f"[{entry['id']}] {entry['tool']}{arguments} {'ok' if entry['ok'] else 'error'}:"
@@ -409,7 +408,7 @@ def _whole_row(entry: JournalEntry, fence: str) -> str:
 
 
 def _index_row(entry: JournalEntry) -> str:
-    text = " ".join(entry["text"][: 2 * INDEX_CHARS].split())
+    text = " ".join(words_of_entry(entry)[: 2 * INDEX_CHARS].split())
     if max(entry["length"], len(text)) <= INDEX_CHARS:
         return f"{_call_line(entry)} {text}"
     return f"{_call_line(entry)} {text[:INDEX_CHARS]} … ({entry['length']:,} characters)"

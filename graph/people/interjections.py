@@ -15,10 +15,10 @@ from donewhen.graph.clock import current_clock
 from donewhen.graph.events import moment, place_event, send, thread_of, without_secrets
 from donewhen.graph.tools.effects import read_all
 from donewhen.state.channels import Json, Step
-from donewhen.state.proof.journal import digest, observation
+from donewhen.state.proof.journal import digest, observation, words_of_entry
 from donewhen.state.records import JournalEntry, StepRecord
 from donewhen.state.settings import Settings
-from donewhen.state.values import storable, store_label, with_name
+from donewhen.state.values import storable, store_label
 
 FOLLOW_IN_STEP = (
     "The user says this while you work. Follow it from now on; if it makes the plan or finished work wrong, "
@@ -165,7 +165,7 @@ async def hear(runtime: Runtime[Settings], cursor: str, step: str | None, instru
     """
     if not (rows := await new_interjections(runtime, cursor, step or IN_PLANNING)):
         return None
-    words = "\n".join(f"[{_id_of(row, n)}] {with_name(row.get('by'), row['text'])}" for n, row in enumerate(rows, 1))
+    words = "\n".join(f"[{each['id']}] {words_of_entry(each)}" for each in interjection_entries(rows, ()))
     message = HumanMessage(f"<user_said>\n{words}\n</user_said>\n{instruction}")
     await mark_heard(runtime, rows, step)
     return NewWords(message, rows[-1]["key"], rows)

@@ -40,7 +40,14 @@ from donewhen.state.ledger import Amounts, first_exhausted
 from donewhen.state.proof.audit import ask_for_reason, read_audit, unaudited
 from donewhen.state.proof.claims import split_claims
 from donewhen.state.proof.evidence import passages
-from donewhen.state.proof.journal import call_key, is_failure, is_tool_call, is_users_word, user_statements
+from donewhen.state.proof.journal import (
+    call_key,
+    is_failure,
+    is_tool_call,
+    is_users_word,
+    user_statements,
+    words_of_entry,
+)
 from donewhen.state.proof.output import SourceText, trace_values
 from donewhen.state.proof.receipt import AuditRow, OutputRow, SentenceRow, denials
 from donewhen.state.reading.decisions import AUDIT, control_tools, settling_audit_tool
@@ -520,7 +527,7 @@ def _cited_passages(subject: Subject, changes: Collection[str]) -> tuple[str, se
         quoted.setdefault((entry["id"], about), []).append(quote)
     lines, shown_whole, room = list[str](), set[str](), ROOM
     for (id, about), quotes in quoted.items():
-        text = entries[id]["text"]
+        text = words_of_entry(entries[id])
         if id not in shown_whole and len(text) <= max(CITED_CHARS, min(WHOLE_CHARS, room)):
             shown_whole.add(id)
             room -= len(text)
@@ -558,7 +565,7 @@ def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[st
     left_out = len(observations) - len(listed)
     lines = [f"[… {left_out} earlier ones are left out]"] if left_out else []
     for entry in listed:
-        same, text = latest[_call_and_result(entry)], entry["text"]
+        same, text = latest[_call_and_result(entry)], words_of_entry(entry)
         if same != entry["id"]:
             text = f"the same as {same}"
         elif entry["id"] not in shown_whole:

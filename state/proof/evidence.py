@@ -16,7 +16,7 @@ from typing import Any, Literal
 from donewhen.state.language.texts import say
 from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole
+from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole, words_of_entry
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.records import WRITES, JournalEntry
 from donewhen.state.values import as_whole
@@ -354,7 +354,7 @@ class EvidenceScope:
     def says(self, id: str, quote: str) -> bool:
         """Return whether an observation, or the arguments of its successful call, contain a quote."""
         entry = self.entry(id)
-        if self.text(id, entry["text"]).says(quote):
+        if self.text(id, words_of_entry(entry)).says(quote):
             return True
         return not is_failure(entry) and entry["source"] != "user" and self.is_in_arguments(id, quote)
 
@@ -405,7 +405,8 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         return
     cited, quote, before = reference["observation"], reference.get("quote") or "", reference.get("before") is True
     if isinstance(quote, str) and cited in scope.index:
-        heading = rf"\A\[{re.escape(cited)}\]\s*(?:{re.escape(str(scope.entry(cited)['tool']))} ok)?[:\s]*"
+        by = re.escape(scope.entry(cited)["tool"] or scope.entry(cited)["source"])
+        heading = rf"\A\[{re.escape(cited)}\]\s*(?:{by} ok|the user said)?[:\s]*"
         quote = re.sub(heading, "", quote) or quote  # that of the message, which quotes nothing by itself
     if cited == f"{scope.step}.result":
         own = scope.text(cited, scope.result)
@@ -422,7 +423,7 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         return
     else:
         cited = cited if before else scope.again.get(cited, cited)
-        own = scope.text(cited, scope.entry(cited)["text"])
+        own = scope.text(cited, words_of_entry(scope.entry(cited)))
         says = isinstance(quote, str) and (not quote or scope.says(cited, quote))
         if not says and not scope.entry(cited)["ok"]:
             grounding.problems.append(scope.say("error", id=cited))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import dropwhile, groupby
 from typing import Any, Literal
@@ -278,16 +278,15 @@ def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[s
             "id": entry["id"],
             "at": entry["at"],
             "question": _question_with_options(entry["arguments"]),
-            "text": _said_by(entry["arguments"], entry["text"]),
+            "text": words_of_entry(entry),
         }
         for entry in values.get("journal") or ()
         if is_users_word(entry) and not entry["id"].startswith(f"{DECISION}.")
         if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
     ]
     decisions = [
-        {"id": f"{DECISION}.{number}", "at": row["at"], "question": _question_of(row), "text": statement}
-        for number, row in enumerate(values.get("approvals") or (), 1)
-        if row["by"] == "user" and (statement := _words_of(row))
+        {"id": entry["id"], "at": entry["at"], "question": _question_of(row), "text": words_of_entry(entry)}
+        for row, entry in _decisions(values)
         if not besides or row.get("step") != besides.partition("@")[0]
     ]
     ordered = sorted([*answers, *decisions], key=lambda statement: statement["at"])
@@ -308,36 +307,39 @@ def is_users_word(entry: JournalEntry) -> bool:
 
 def decision_entries(values: Mapping[str, Any]) -> list[JournalEntry]:
     """Return the decisions of people with words as observations, so that they can be cited like their answers."""
-    return [
-        observation(
-            statement["id"],
-            "plan",
-            0,
-            "user",
-            statement["text"],
-            at=statement["at"],
-            arguments={"question": "", "by": "user"},
-        )
-        for statement in user_statements({"approvals": values.get("approvals")})
-    ]
+    entries = [entry for _, entry in _decisions(values)]
+    return [] if all(entry["text"] == APPROVED for entry in entries) else entries
 
 
-def _words_of(row: Mapping[str, Any]) -> str:
-    """Return what a person said with a decision; "" if it is a mere choice that others need not know."""
-    text = _said_by(row, str(row["text"] or ""))
-    if row["kind"] == "plan" and row["decision"] == "approve":
-        return APPROVED
-    if row["kind"] == "plan" and row["decision"] == "edit":
-        return f"(changed the plan, and approved it) {'; '.join(row.get('changes') or ())}".rstrip()
-    spoken = row["kind"] != "effect" and row["decision"] in ("say", "reject", "replan")
-    return text if spoken else ""
+def _decisions(values: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], JournalEntry]]:
+    """Yield the decisions of people, each with its words as an observation; mere choices need nobody know."""
+    for number, row in enumerate(values.get("approvals") or (), 1):
+        who: dict[str, Any] = {}
+        if row["kind"] == "plan" and row["decision"] == "approve":
+            text = APPROVED
+        elif row["kind"] == "plan" and row["decision"] == "edit":
+            text = f"(changed the plan, and approved it) {'; '.join(row.get('changes') or ())}".rstrip()
+        elif row["kind"] != "effect" and row["decision"] in ("say", "reject", "replan"):
+            text, who = str(row["text"] or ""), {key: row[key] for key in ("name", "answered_by") if row.get(key)}
+        else:
+            continue
+        if row["by"] == "user" and text:
+            arguments = {"question": "", "by": "user", **who}
+            entry = observation(f"{DECISION}.{number}", "plan", 0, "user", text, at=row["at"], arguments=arguments)
+            yield row, entry
 
 
-def _said_by(row: Mapping[str, Any], text: str) -> str:
-    """Return words with who said them, or who alone was asked for them, because that is not the user."""
-    if text and row.get("name"):
-        return with_name(row["name"], text)
-    return f"({row['answered_by']}) {text}" if text and row.get("answered_by") else text
+def words_of_entry(entry: JournalEntry, text: str | None = None) -> str:
+    """Return the text of an observation, or a part of it, as it is shown and quoted: with who said it before it.
+
+    Who said it is the person, or who alone was asked for it, because that is not the user.
+    """
+    text, said = entry["text"] if text is None else text, entry["arguments"]
+    if entry["source"] != "user" or not text:
+        return text
+    if said.get("answered_by") and not said.get("name"):
+        return f"({said['answered_by']}) {text}"
+    return with_name(said.get("name"), text)
 
 
 def _question_of(row: Mapping[str, Any]) -> str:

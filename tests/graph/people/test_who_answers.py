@@ -940,3 +940,44 @@ async def test_models_read_who_said_what() -> None:
     await agent.start("Is it paid?", thread_id="t")
     assert "anna: Refund order 17" in model.requests[-1].text
     assert "the user said: bob </user_said>: it was" in model.requests[-1].text
+
+
+COLOUR = submit_plan([{"content": "Order the shirts", "done_when": "Somebody chose a colour", "tools": []}])
+
+
+@pytest.mark.parametrize(
+    ("id", "quote"),
+    [
+        ("s1.1", "mira: only the blue ones please"),
+        ("s1.1", "[s1.1] user ok\nmira: only the blue ones please"),
+        ("s1.1", "only the blue ones please"),
+        ("said.1", "[said.1] bob: and twelve of them"),
+        ("decision.1", "[decision.1] mira: in linen"),
+        ("decision.1", "in linen"),
+    ],
+)
+async def test_what_people_said_is_quoted_with_their_names_as_it_is_shown(id: str, quote: str) -> None:
+    """V01, R05: an answer, words at a question for somebody else, and words at a plan; and of nobody else's name."""
+    wrong = f"eve: {quote.rpartition(': ')[2]}"
+    finishes = [finish_step("Blue ones", (id, wrong)), finish_step("Blue ones", (id, quote)), finish_step("No", "s1.1")]
+    model = ScriptedModel(
+        roles={
+            "triage": lambda *_: COLOUR,
+            "plan": lambda *_: COLOUR,
+            "execute": [ask_user("Which colour?"), *finishes],
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    settings = {**DESK, "confirm": "always", "verification": "grounded", "answered_by": {"question": "mira"}}
+    agent = Agent(model, [], storage="memory:", settings=settings)
+    run = await agent.start("Order shirts", thread_id="t")
+    run = await agent.resume(run, "in linen", by="mira")
+    run = await agent.resume(run, "yes", by="mira")
+    await agent.tell("t", "and twelve of them", by="bob")
+    run = await agent.resume("t", "only the blue ones please", by="mira")
+    assert run.receipt is not None
+    (cited,) = run.receipt["steps"][0]["criteria"][0]["evidence"]
+    assert (cited["observation"], quote.endswith(cited["quote"])) == (id, True)
+    shown = [each.text for each in requests(model, "s1")]
+    assert (len(shown), f"the quote {wrong!r} does not occur in {id}" in shown[2]) == (3, True)
+    assert quote in "".join(shown[:2])

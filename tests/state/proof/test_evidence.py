@@ -132,6 +132,23 @@ def test_a_step_that_only_writes_may_cite_its_own_text() -> None:
     assert weighed(cites({"observation": "s2.result", "quote": "better poem"}), writing)[1]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("in linen", {"name": "mira"}),
+        ("mira: in linen", {}),
+        ("in linen", {"name": "mira", "answered_by": "operator"}),
+    ],
+)
+@pytest.mark.parametrize("quote", ["mira: in linen", "in linen", "[decision.1] mira: in linen"])
+def test_a_persons_words_are_quoted_with_the_name_or_without_it(text: str, said: dict[str, str], quote: str) -> None:
+    """V01: whether the name is part of the text, as in journals of older versions, or stands beside it."""
+    entry = tool("decision.1", text, source="user", arguments={"question": "", "by": "user", **said})
+    good, problems = weighed(cites({"observation": "decision.1", "quote": quote}), seen(entry))
+    assert (len(good), problems) == (1, [])
+    assert weighed(cites({"observation": "decision.1", "quote": "operator"}), seen(entry))[1]
+
+
 READ, WROTE = tool("s2.1", targets=["a.txt"]), {**tool("s9.1", effect="write", targets=["a.txt"]), "outside": True}
 
 
