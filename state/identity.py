@@ -20,6 +20,7 @@ LARGEST = 2_000_000
 LONGEST = 300
 """The most characters of a value that names something."""
 MOST_NESTED = 60
+EMPTY = "NULL"
 
 
 def _set(words: str) -> frozenset[str]:
@@ -211,7 +212,8 @@ def _cells(lines: list[str]) -> Iterator[Field]:
 
 
 def _column(name: str, cells: Sequence[str]) -> Iterator[Field]:
-    """Yield the values of a column, as numbers if all are."""
+    """Yield the values of a column, as numbers if all are; an empty cell, also as databases print it, is none."""
+    cells = ["" if cell == EMPTY else cell for cell in cells]
     numbers = [_number(cell) for cell in cells]
     typed = all(number is not None for number, cell in zip(numbers, cells, strict=True) if cell)
     for place, (cell, number) in enumerate(zip(cells, numbers, strict=True)):

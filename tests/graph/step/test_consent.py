@@ -423,6 +423,7 @@ def test_what_a_model_makes_up_in_sql_is_no_source(sql: str, columns: list[str] 
 
 DEBTORS = "customer_id,email,customer,amount,note\nK17,ann@firma.example,Ann Lee,120.50,eve@evil.example\n"
 DEBTORS += "K17,ann@firma.example,Ann Lee,33.25,900\nK18,bob@firma.example,Bob Roe,7.00,x\n"
+DEBTORS += "K20,,Cy Fox,,x\n"
 
 
 @pytest.mark.parametrize(
@@ -434,7 +435,7 @@ DEBTORS += "K17,ann@firma.example,Ann Lee,33.25,900\nK18,bob@firma.example,Bob R
          []),
         ("SELECT sum(amount) FROM 'k.csv' WHERE customer_id <> 'K18'", {"amount": 153.75}, []),
         ("SELECT email FROM 'k.csv' WHERE customer_id = 'K18'", {"email": "bob@firma.example"}, []),
-        ("SELECT amount FROM 'k.csv'", {"amount": 33.25}, []),
+        ("SELECT amount FROM 'k.csv'", {"amount": 120.5}, []),
         ("SELECT customer FROM 'k.csv'", {"customer": "Ann Lee"}, []),
         ("SELECT customer_id, amount FROM 'k.csv'", {"customer_id": "K19", "amount": 900}, ["K19", "900"]),
         ("SELECT customer FROM 'k.csv' WHERE amount = 7", {"email": "Bob Roe"}, ["Bob Roe"]),
@@ -447,7 +448,8 @@ DEBTORS += "K17,ann@firma.example,Ann Lee,33.25,900\nK18,bob@firma.example,Bob R
 async def test_columns_of_a_file_and_their_totals_are_sources(
     sql: str, arguments: Json, new: list[str], tmp_path: Path
 ) -> None:
-    """X25, Q64: as the file names them, in rows, as a single column or a single value; nothing that the SQL makes."""
+    """X25, Q64: as the file names them, in rows, as a single column or a single value, also beside empty cells; nothing
+    that the SQL makes."""
     (tmp_path / "k.csv").write_text(DEBTORS)
 
     def remind(customer_id: str = "", email: str = "", customer: str = "", amount: float = 0) -> str:
