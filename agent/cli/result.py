@@ -14,7 +14,7 @@ from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import Meter
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
-from donewhen.clients import SILENT_ROUNDS, load_pause, say, sources_text
+from donewhen.clients import SILENT_ROUNDS, catalogue, load_pause, say, sources_text
 from donewhen.types import ThreadInfo
 
 MEMORY = "memory:"
@@ -230,7 +230,8 @@ def _doubt_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
     """Return what a person, or the settings, said about a call of which nobody knew whether it took effect."""
     words = terminal.texts("page")
     by = row.get("name") or words["by_you" if row["by"] == "user" else "by_policy"]
-    decided = words.get(f"decided_{'again_' if row.get('again') else ''}{row['decision']}", row["decision"])
+    again = catalogue(terminal.language)["options"]["once_more"] if row.get("again") else {}
+    decided = again.get(row["decision"]) or words.get(f"decided_{row['decision']}", row["decision"])
     text = f" – {terminal.shorten(row['text'], 200)}" if row.get("text") else ""
     call = f"{terminal.shorten(call_text(row), 100)} {terminal.marks['arrow']} " if row.get("tool") else ""
     return f"    {words['about_effect']}: {call}{decided}{text} ({by})", "dim"

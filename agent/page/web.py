@@ -148,6 +148,7 @@ async def serve_texts(request: Request) -> Response:
     """Return the page's texts in the first of the requested languages that has a catalogue."""
     language = known_language(*request.query_params.get("languages", "").split(","))
     texts: dict[str, Any] = {"language": language, "source": catalogue(language)["source"]}
+    texts["once_more"] = catalogue(language)["options"]["once_more"]
     for section in ("plan", "terminal", "meter", "page"):
         texts |= catalogue(language)[section]
     return JSONResponse(texts, headers=HEADERS)

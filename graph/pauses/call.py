@@ -218,6 +218,11 @@ class EffectPause(CallPause):
         """True if the call was made, and the question is whether to make it once more."""
         return bool(self.options) and match_option(self.options[0], "once_more")[0] is not None
 
+    def named_option(self, shape: AnswerShape) -> tuple[str, Any, str]:
+        """Return what words name; the words for “once more” count only if that is asked."""
+        text, key, rest = super().named_option(shape)
+        return (text, *match_option(text, "once_more")) if self.asks_again and not key else (text, key, rest)
+
     def row(self, decided: ResolvedAnswer) -> Json:
         """Return the receipt's row; `again` marks an answer to whether a call that was made is made once more."""
         is_again = self.asks_again and decided.answer.kind in ("happened", "not_happened")

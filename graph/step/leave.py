@@ -172,7 +172,7 @@ def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
 def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> EffectPause:
     """Return the pause that asks people whether a write took effect."""
     language, arguments = state["language"], conceal_json(unknown.arguments or call["args"])
-    labels = "once_more" if unknown.why == "made" else "effect"
+    labels = "effect" if unknown.why == "unsure" else "once_more"
     happened, not_happened, _ = option_texts(language, labels)
     parts = {"call": f"{call['name']}({canonical_json(arguments)[:500]})", "step": unknown.step or "?"}
     question = say(language, "call", unknown.why, **parts, happened=happened, not_happened=not_happened)

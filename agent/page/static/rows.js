@@ -130,7 +130,8 @@ const inline = (text) => {
 function decisionText(row) {
   const about = row.kind === "plan" ? words.title : row.tool ?? words[`about_${row.kind}`] ?? "";
   const by = row.name ?? { user: words.by_you, policy: words.by_policy }[row.by] ?? row.by;
-  return `${about ? `${about}: ` : ""}${words[`decided_${row.again ? "again_" : ""}${row.decision}`] ?? row.decision}${row.text ? ` – ${row.text}` : ""} (${by})`;
+  const decided = row.again ? words.once_more[row.decision] : words[`decided_${row.decision}`];
+  return `${about ? `${about}: ` : ""}${decided ?? row.decision}${row.text ? ` – ${row.text}` : ""} (${by})`;
 }
 
 const doubted = (audit) => (audit?.sentences ?? []).filter((each) => each.shown !== "yes");

@@ -77,12 +77,16 @@ def test_what_people_said_about_calls_in_doubt_is_shown() -> None:
         {"kind": "effect", "decision": "not_happened", "by": "user", "name": "mira", **about},
         {"kind": "effect", "decision": "happened", "by": "user", **about, "text": "in the ledger"},
         {"kind": "effect", "decision": "skip", "by": "policy", **about},
+        {"kind": "effect", "decision": "not_happened", "by": "user", "again": True, **about},
+        {"kind": "effect", "decision": "happened", "by": "user", "again": True, **about},
     ]
     shown = [text.strip() for text, _ in receipt_lines({"approvals": approvals}, screen(), details=True)]
     assert shown == [
         "Unknown change: pay(n=7) → it did not happen (mira)",
         "Unknown change: pay(n=7) → it happened – in the ledger (you)",
         "Unknown change: pay(n=7) → leave out (by the settings)",
+        "Unknown change: pay(n=7) → once more (you)",
+        "Unknown change: pay(n=7) → not once more (you)",
     ]
     assert [*receipt_lines({"approvals": approvals}, screen(), details=False)] == []
 

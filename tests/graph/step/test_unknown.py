@@ -471,6 +471,34 @@ async def test_a_third_call_after_it_happened_asks_once_more() -> None:
     assert (flow.status, flow.pauses) == ("completed", [])  # it works by now: equal writes that go well ask nobody
 
 
+async def test_a_write_that_happened_stays_so_when_it_is_made_once_more() -> None:
+    """N79, X24: “once more” takes back nothing that a person said before, whatever becomes of the next call."""
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        raise Vendor("?")
+
+    other = call("pay", order="B2")
+    replies = [*[PAY] * 3, *[other] * 3, give_up("the bank does not answer")]
+    flow = await play(
+        one_step(replies, tools=["pay"]),
+        [pay],
+        effects={"pay": "write"},
+        settings={**FREE, "on_failure": "deliver", "verification": "grounded"},
+        answers=["it happened", "once more", "it happened", "do it again"],
+    )
+    assert (paid, [pause["options"][0] for pause in flow.pauses]) == (
+        ["A1", "A1", "B2", "B2"],
+        ["it happened", "not once more"] * 2,
+    )
+    assert flow.pauses[1]["question"].endswith("Shall it be done once more?")
+    receipt = flow.run.receipt or {}
+    assert [(row["result"], row.get("by")) for row in receipt["effects"]] == [("done", "user"), ("unknown", None)] * 2
+    assert [row.get("again") for row in receipt["approvals"] if row["kind"] == "effect"] == [None, True] * 2
+
+
 async def test_an_unknown_write_stands_in_the_receipt() -> None:
     """N21, X24: given up on after an answer was lost: whoever reads the run reads that nobody knows."""
 

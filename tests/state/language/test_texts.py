@@ -66,6 +66,17 @@ def test_the_question_whether_to_do_it_once_more_is_answered_as_it_is_asked(lang
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_not_once_more_does_not_say_that_a_write_in_doubt_happened(language: str) -> None:
+    """F08, S21: whether it happened is asked back; words about it are understood where “once more” is asked."""
+    no, _, _ = option_texts(language, "once_more")
+    unsure = pending("effect", language=language, options=option_texts("en", "effect"))
+    assert [type(read_answer(word, unsure)) for word in (no, no.upper())] == [str, str]
+    made = pending("effect", language=language, options=option_texts("en", "once_more"))
+    kinds = [read_answer(word, made).kind for word in (no, *option_texts(language, "effect"))]
+    assert kinds == ["happened", "happened", "not_happened", "skip"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_a_checklist_has_no_word_of_another_language(language: str) -> None:
     """Q11: what became of a step stands behind its words in the language of the run."""
     plan, skipped = {"steps": [{"id": "s1", "content": "A"}]}, {"s1": {"status": "skipped"}}
