@@ -75,7 +75,6 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.private_langgraph import with_resume_values
-from donewhen.state.proof.evidence import is_change
 from donewhen.state.proof.journal import (
     CallHistory,
     Source,
@@ -362,7 +361,7 @@ class StepCalls(Calls[Step], StepContext):
         change, record = StepChange(), self.state["record"]
         if self.found_tools:
             change["found"] = [*record["found"], *self.found_tools]
-        made = {call_key(e["tool"] or "", e["arguments"]) for e in self.new_entries if is_change(e)}
+        made = {call_key(e["tool"] or "", e["arguments"]) for e in self.new_entries if is_tool_call(e)}
         if made & record["asked_often"].keys():  # the next equal one may be asked about again
             change["asked_often"] = {key: last for key, last in record["asked_often"].items() if key not in made}
         return {**change, "recalled": spans} if (spans := self._spans()) else change

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from langchain_core.tools import ToolException
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
@@ -133,15 +134,26 @@ async def test_a_hook_that_asks_otherwise_each_time_asks_twice_and_then_refuses(
         assert ("asks something else" in last_told(model, "s1")) is not bool(sent)
 
 
-async def test_a_call_about_which_a_hook_asked_twice_may_be_asked_about_again_once_it_was_made() -> None:
+@pytest.mark.parametrize(("effect", "fails"), [("write", 0), ("write", 1), ("read", 0), ("read", 1)])
+async def test_a_call_about_which_a_hook_asked_twice_may_be_asked_about_again_once_it_was_made(
+    effect: str, fails: int
+) -> None:
     """X15: what another run sent meanwhile makes a hook that counts ask otherwise; the call is made, and each later
-    equal call is asked about like the first one."""
+    equal call is asked about like the first one, also if the first one failed, or only read."""
     SENT.clear()
+
+    def post(to: str) -> str:
+        """Post it."""
+        SENT.append(to)
+        if len(SENT) <= fails:
+            raise ToolException("mailbox busy")
+        return f"{len(SENT)} posted"
+
     elsewhere = count(0)
     hooks = Hooks(before_call=[lambda made: Ask(f"{len(SENT) + min(next(elsewhere), 1)} went out. One more?")])
-    model = one_step([*[call("send", to="a@other")] * 3, give_up("no more")], tools=["send"])
+    model = one_step([*[call("post", to="a@other")] * 3, give_up("no more")], tools=["post"])
     settings = {"confirm": "never", "approvals": "plan"}
-    flow = await play(model, [send], effects=EFFECTS, answers=["approve"] * 4, hooks=hooks, settings=settings)
+    flow = await play(model, [post], effects={"post": effect}, answers=["approve"] * 4, hooks=hooks, settings=settings)
     assert (len(flow.pauses), len(SENT), flow.run.pending) == (4, 3, ())
 
 
