@@ -2,7 +2,7 @@
 // field, beside it; what only the schema knows, the server says.
 import { el, fill, words } from "./draw.js";
 
-const TYPES = { integer: "number", number: "number", text: "text", json: "text" };
+const STEPS = { integer: 1, number: "any" }; // of the kinds that are numbers
 const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local", time: "time" };
 let made = 0;
 
@@ -25,6 +25,29 @@ export class Fields {
     if (wrong.length) return null;
     return Object.fromEntries(this.rows.map((row) => [row.field.name, row.value()]).filter(([, value]) => value !== undefined));
   }
+}
+
+// A number as JSON or the browser's language writes it: {value}, or {problem}. Three digits after the only point or comma
+// may be thousands where the language has the other one before decimals; that is asked back, not guessed.
+export function readNumber(text) {
+  const given = text.trim().replace(/^[−‐]/, "-").replace(/\s/g, "").replaceAll("’", "'");
+  const own = new Intl.NumberFormat(navigator.language, { numberingSystem: "latn" });
+  const parts = own.formatToParts(-1234567.8);
+  const part = (type) => parts.find((each) => each.type === type)?.value.trim().replace("’", "'") ?? "";
+  const [group, decimal] = [part("group"), part("decimal")];
+  const other = decimal === "," ? "." : ",";
+  if (/^-?[1-9]\d{0,2}[.,]\d{3}$/.test(given) && given.includes(other)) {
+    return { problem: fill(words.which_number, { text: given, whole: given.replace(other, ""), decimal: given.replace(other, decimal) }) };
+  }
+  if (/^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(given)) return { value: Number(given) };
+  const [whole, fraction, ...others] = given.replace("-", "").split(decimal);
+  const digits = group ? whole.replaceAll(group, "") : whole;
+  const plain = `${given.startsWith("-") ? "-" : ""}${digits}${fraction === undefined ? "" : `.${fraction}`}`;
+  if (others.length || !/^-?\d+(\.\d+)?$/.test(plain)) return { problem: words.not_a_number };
+  const [first, ...groups] = group ? whole.split(group) : [whole];
+  const threes = /^[1-9]\d{0,2}$/.test(first) && groups.every((each) => /^\d{3}$/.test(each));
+  const fits = !groups.length || threes || own.format(BigInt(digits)).replaceAll("’", "'") === whole; // as in 12,34,567
+  return fits ? { value: Number(plain) } : { problem: words.not_a_number };
 }
 
 class Field {
@@ -67,9 +90,17 @@ class Field {
 
   limits() {
     const { kind, limits } = this.field;
-    const type = kind === "text" ? FORMATS[limits.format] ?? "text" : TYPES[kind];
-    const step = kind === "integer" ? 1 : kind === "number" ? "any" : null;
-    return { type, step, min: limits.minimum, max: limits.maximum, minLength: limits.minLength, maxLength: limits.maxLength, dir: "auto" };
+    const type = kind === "text" ? FORMATS[limits.format] ?? "text" : "text";
+    return { type, inputMode: kind in STEPS ? "decimal" : null, minLength: limits.minLength, maxLength: limits.maxLength, dir: "auto" };
+  }
+
+  // What was typed into a number: {value}, or {problem}; the default, as it stands there, is read as it was given.
+  number() {
+    const { kind, default: usual, limits } = this.field;
+    const { value, problem } = usual !== undefined && this.input.value === this.shown(usual) ? { value: usual } : readNumber(this.input.value);
+    if (problem) return { problem };
+    const within = el("input", { type: "number", step: STEPS[kind], min: limits.minimum, max: limits.maximum, value }); // the browser's words
+    return { value, problem: within.validationMessage };
   }
 
   shown(value, kept) {
@@ -88,7 +119,7 @@ class Field {
     if (kind === "choices") return raw.length || required || this.field.default ? raw.map((at) => options[at].value) : undefined;
     if (raw === "" && !(kind === "text" && this.field.default !== undefined)) return undefined;
     if (kind === "choice") return options[Number(raw)].value;
-    if (kind === "integer" || kind === "number") return Number(raw);
+    if (kind in STEPS) return this.number().value;
     if (kind === "json") try { return JSON.parse(raw); } catch { return raw; }
     return this.input.type === "datetime-local" ? new Date(raw).toISOString() : raw;
   }
@@ -112,7 +143,8 @@ class Field {
     const { value } = this.input;
     let fits = true;
     try { fits = !pattern || !value || new RegExp(pattern, "u").test(value); } catch { /* the server knows */ }
-    this.input.setCustomValidity(fits ? "" : fill(words.no_match, { pattern }));
+    const problem = this.field.kind in STEPS && value ? this.number().problem ?? "" : "";
+    this.input.setCustomValidity(fits ? problem : fill(words.no_match, { pattern }));
     return this.input.validationMessage;
   }
 

@@ -4,7 +4,7 @@
 // what was changed and not sent; `planText(edited)`, the text of a plan; and `observe(id, quote)`, which opens a result.
 // `shut`: the question is only shown, because it is not for whoever sits here; without `send` the run is not ended either.
 import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "./draw.js";
-import { Fields } from "./fields.js";
+import { Fields, readNumber } from "./fields.js";
 import { markdown } from "./markdown.js";
 import { stepAbout } from "./rows.js";
 
@@ -251,26 +251,6 @@ class Arguments {
 
 function readJson(text) {
   try { return { value: JSON.parse(text) }; } catch { return { problem: words.not_a_value }; }
-}
-
-// A number as JSON or the browser's language writes it: {value}, or {problem}. Three digits after the only point or comma
-// may be thousands where the language writes them so; that is asked back, not guessed.
-function readNumber(text) {
-  const given = text.trim().replace(/^[−‐]/, "-").replace(/\s/g, "");
-  const parts = new Intl.NumberFormat(navigator.language, { useGrouping: true }).formatToParts(-1234567.8);
-  const part = (type) => parts.find((each) => each.type === type)?.value.trim() ?? "";
-  const [group, decimal] = [part("group"), part("decimal")];
-  const [whole, after, ...more] = given.split(group || " ");
-  if (/^-?[1-9]\d{0,2}$/.test(whole) && /^\d{3}$/.test(after ?? "") && !more.length && ".,".includes(group)) {
-    return { problem: fill(words.which_number, { text: given, whole: `${whole}${after}`, decimal: `${whole}${decimal}${after}` }) };
-  }
-  if (/^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(given)) return { value: Number(given) };
-  const grouped = group && given.split(decimal)[0].includes(group);
-  const [before, fraction, ...others] = (grouped ? given.replaceAll(group, "") : given).split(decimal);
-  const fits = !grouped || given.split(decimal)[0].split(group).every((each, at) => (at ? /^\d{3}$/ : /^-?\d{1,3}$/).test(each));
-  const plain = fraction === undefined ? before : `${before}.${fraction}`;
-  if (fits && !others.length && /^-?\d+(\.\d+)?$/.test(plain)) return { value: Number(plain) };
-  return { problem: words.not_a_number };
 }
 
 const asField = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));

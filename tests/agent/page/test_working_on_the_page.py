@@ -592,6 +592,35 @@ async def test_a_form_is_filled_in(size: dict[str, int], scheme: str) -> None:
         assert "{" not in await tab.locator(".user").last.inner_text()
 
 
+async def test_a_number_of_a_form_is_read_as_the_browser_writes_it() -> None:
+    """Q29, N42: as in an edited call, what may be thousands is asked back; a default is taken as it was given."""
+    seen: list[Any] = []
+
+    class Transfer(BaseModel):
+        amount: float = Field(le=5000)
+        rate: float = 1.125
+
+    @tool
+    def send(what: str) -> str:
+        """Send something."""
+        seen.append(interrupt("How much?", response_schema=Transfer))
+        return "sent"
+
+    plan = submit_plan([{"content": "Send it", "done_when": ["sent"], "tools": ["send"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("send", what="it"), finish_step("Sent.", "s1.2")]})
+    asking = Agent(model, [send], storage="memory:", effects={"send": "read"}, settings={"confirm": "never"})
+    async with served(asking) as page, browser(page, language="de-DE") as tab:
+        await asked(tab, "send it")
+        for typed, why in (("1.234", "kann zweierlei heißen"), ("viel", "keine Zahl"), ("6.000,50", "5000")):
+            await tab.get_by_label("amount").fill(typed)
+            await tab.locator(".fields .buttons button").first.click()
+            await playwright.expect(tab.locator(".field .wrong:visible")).to_contain_text(why)
+        await tab.get_by_label("amount").fill("1.234,50")
+        await tab.locator(".fields .buttons button").first.click()
+        await tab.wait_for_selector(".receipt")
+    assert [each.model_dump() for each in seen if each] == [{"amount": 1234.5, "rate": 1.125}]
+
+
 async def test_a_form_is_declined_and_a_refused_one_keeps_what_was_filled_in() -> None:
     """N42, N38: what only the schema knows stands above the form, which stays as it was; “Decline” ends nothing."""
     seen: list[Any] = []
