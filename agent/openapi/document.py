@@ -199,7 +199,7 @@ class Document:
 
     def _server(self, item: Json, about: Json) -> str | None:
         """Return the address of an operation's first server that has a host, with its variables' defaults filled in."""
-        root = [{"url": "/"}]  # as OpenAPI has it where a document names none
+        root: list[Json] = [{"url": "/"}]  # as OpenAPI has it where a document names none
         for server in about.get("servers") or item.get("servers") or self._document.get("servers") or root:
             url = str(server.get("url", ""))
             for name, variable in (server.get("variables") or {}).items():
