@@ -91,13 +91,12 @@ _AFTER = pattern(r"[ -]?([^\W\d_]+|[$€£¥₹%元円])")
 _PLAIN = pattern(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _GROUPED = (pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"), pattern(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?"), pattern(r"\A\d+,\d+"))
 _WORD = pattern(r"[^\W\d_]+")
-_ISO = pattern(r"(?<!\d)(\d{4})[-/.年](\d\d?)[-/.月](\d\d?)(?!\d)")
-_LOCAL = pattern(r"(?<![\d.])(\d\d?)([-/.])(\d\d?)\2(\d{4})(?!\d)")
+_NUMBERS = pattern(r"(?<!\d)(?<!\d\.)(\d{1,4})([-/.])(\d\d?)\2(\d{1,4})(?!\d)")
 _SHORT = pattern(r"(?<![\d.])(\d\d?)\.(\d\d?)\.(?!\d)")
 _DAY_MONTH = pattern(r"(?<!\d)(\d\d?)(?:st|nd|rd|th|\.|er)?(?: of| de)? ([^\W\d_]{3,10})\.?(?:,? (?:de )?(\d{4}))?")
 _MONTH_DAY = pattern(r"([^\W\d_]{3,10})\.? (\d\d?)(?:st|nd|rd|th)?(?!\d)(?:,? (\d{4}))?")
 _CJK = pattern(r"(\d\d?)月(\d\d?)日")
-_YEAR_MONTH_DAY = pattern(r"(?<!\d)(\d{4}) *年 *(\d\d?) *月 *(\d\d?) *日")
+_YEAR_MONTH_DAY = pattern(r"(?<!\d)(\d{4}) *年 *(\d\d?) *月 *(\d\d?)(?!\d)")
 _MONTH_YEAR = pattern(r"(?<![^\W\d_])([^\W\d_]{3,10})\.?,?(?: of| de)? (\d{4})(?!\d)")
 _YEAR_MONTH = pattern(r"(?<![\d.,/-])(\d{4})(?: *年 *|[-/](?=\d\d))(\d\d?)(?![\d/-])")
 _MONTH_ALONE = pattern(
@@ -180,13 +179,16 @@ def same_measure(one: Measure, other: Measure) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1]))
 
 
-def dates_in(text: str) -> Iterator[Date]:
-    """Yield the dates in a text; of `03/04/2026` both readings."""
-    for each in _ISO.finditer(text):
+def dates_in(text: str, *, every_order: bool = True) -> Iterator[Date]:
+    """Yield the dates in a text; of `03/04/2026` both readings.
+
+    With `every_order`, so it is with dots and hyphens, and `2026.10.3` is a date, too. Without it, with these the day
+    comes before the month, as in `3.4.2026`.
+    """
+    for each in _NUMBERS.finditer(text):
+        yield from _dates_of(each, every_order=every_order)
+    for each in _YEAR_MONTH_DAY.finditer(text):
         yield int(each[1]), int(each[2]), int(each[3])
-    for each in _LOCAL.finditer(text):
-        yield int(each[4]), int(each[3]), int(each[1])
-        yield int(each[4]), int(each[1]), int(each[3])
     for each in _SHORT.finditer(text):
         yield 0, int(each[2]), int(each[1])
     for each in _CJK.finditer(text):
@@ -194,11 +196,20 @@ def dates_in(text: str) -> Iterator[Date]:
     yield from _dates_with_names(text)
 
 
-def worded_dates_in(text: str) -> Iterator[Date]:
-    """Yield the dates with a year and a month in words: `3 December 2026`, `2026年12月3日`."""
-    for each in _YEAR_MONTH_DAY.finditer(text):
-        yield int(each[1]), int(each[2]), int(each[3])
-    yield from (date for date in _dates_with_names(text) if date[0])
+def _dates_of(numbers: re.Match[str], *, every_order: bool = True) -> list[Date]:
+    """Return the dates that three numbers with the same mark between them may be."""
+    one, two, three = (int(numbers[group]) for group in (1, 3, 4))
+    mark, lengths = numbers[2], (len(numbers[1]), len(numbers[4]))
+    dates = list[Date]()
+    if lengths[0] == 4 and lengths[1] <= 2 and (every_order or mark != "."):
+        dates.append((one, two, three))
+    elif lengths[0] <= 2 and lengths[1] == 4:
+        dates.append((three, two, one))
+        if every_order or mark == "/":
+            dates.append((three, one, two))
+    elif lengths[0] <= 2 and lengths[1] == 2 and mark == ".":
+        dates.append((2000 + three, two, one))
+    return [date for date in dates if 1 <= date[1] <= 12 and 1 <= date[2] <= 31]
 
 
 def months_in(text: str) -> Iterator[tuple[int, int]]:
@@ -252,7 +263,8 @@ def same_date(one: Date, other: Date) -> bool:
 
 def without_dates(text: str) -> str:
     """Return the text without its dates."""
-    for each in (_ISO, _LOCAL, _SHORT, _CJK):
+    text = _NUMBERS.sub(lambda numbers: " " if _dates_of(numbers) else numbers[0], text)
+    for each in (_YEAR_MONTH_DAY, _SHORT, _CJK):
         text = each.sub(" ", text)
     for each, month in ((_DAY_MONTH, 2), (_MONTH_DAY, 1)):
         text = each.sub(partial(_without_month, month), text)

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
-from donewhen.state.language.quantities import months_in, worded_dates_in
+from donewhen.state.language.quantities import dates_in, months_in
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.quotes import (
     COMMA,
@@ -32,8 +32,6 @@ SMALL = 12
 """Whole numbers up to this occur in most texts, so they count only next to their name."""
 _DAY = pattern(r"(\d{4}-\d\d(?:-\d\d(?=\Z|T))?)(?:T00:00(?::00(?:\.0+)?)?Z?)?")
 """A date, midnight or a month, as JSON has them."""
-_WRITTEN_DAY = pattern(r"(?<!\d)(?<!\d\.)(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?!\d)")
-"""A day as people and files write it."""
 _UNCERTAIN = pattern(r"\d(?:,\d|-(?!\w)|[. ]\d{3}(?!\d))")
 """What may have another reading: one number or two, thousands or decimals, a minus behind."""
 _SEPARATORS = str.maketrans("", "", ".,' ")
@@ -119,9 +117,9 @@ class SourceText:
     def _days(self) -> frozenset[str]:
         """The days and months that the text names; 12/10/2026 may be either of two."""
         plain = [piece.plain for piece in self._pieces]
-        days = {day for each in plain for match in _WRITTEN_DAY.finditer(each) for day in _days_of(*match.groups())}
-        days |= {f"{year:04}-{month:02}-{day:02}" for each in plain for year, month, day in worded_dates_in(each)}
-        return frozenset(days | {f"{year:04}-{month:02}" for each in plain for year, month in months_in(each)})
+        dates = {date for each in plain for date in dates_in(each, every_order=False) if date[0]}
+        months = {f"{year:04}-{month:02}" for each in plain for year, month in months_in(each)}
+        return frozenset(months | {f"{year:04}-{month:02}-{day:02}" for year, month, day in dates})
 
     def says(self, forms: Forms, day: str = "") -> bool:
         """Return whether the text contains the words and numbers of one of these forms in order, or the date."""
@@ -171,19 +169,6 @@ def _forms_in(value: str, marks: Sequence[Marks]) -> tuple[Form, ...]:
     ways = product(marks, (False, True))
     lines = (token_line(tokens(f" {value} ", marks=each, commas_part=part)) for each, part in ways)
     return tuple(map(Form.of, dict.fromkeys(filter(None, lines))))
-
-
-def _days_of(first: str, mark: str, second: str, third: str) -> Iterator[str]:
-    """Yield the days, as JSON has them, that three numbers with a mark between them may mean."""
-    if len(first) == 4:
-        orders = [(first, second, third)] if mark != "." else []
-    else:
-        year = third if len(third) == 4 else f"20{third}"
-        orders = [(year, second, first)] if mark == "." or len(third) == 4 else []
-        orders += [(year, first, second)] if mark == "/" and len(third) == 4 else []
-    for year, month, day in orders:
-        if len(day) <= 2 and len(year) == 4:
-            yield f"{year}-{month:0>2}-{day:0>2}"
 
 
 def trace_values(data: Any, sources: Sequence[SourceText], known: Sequence[SourceText] = ()) -> OutputRow:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from donewhen.state.language.quantities import read_date, says_date
 from donewhen.state.proof.output import Form, SourceText, leaf_values, trace_values
-from donewhen.state.proof.quotes import COMMA, PIECE, POINT, pieces_of, tokens
+from donewhen.state.proof.quotes import COMMA, PIECE, POINT, pieces_of, read_plainly, tokens
 
 OFFERS = SourceText("s1.1", 'vendor,price,until\nAcme,18.40,2026-11-30\nBolt,"1,020.15",2026-12-24\nstock: 7\n')
 MAIL = SourceText("s1.2", '{"from": "Mira M\\u00fcller", "note": "Acme delivers on 30 November 2026, at 18.40"}')
@@ -58,13 +59,20 @@ def test_figures_in_no_observation_are_named() -> None:
         ("&#49;2.10.2026", "2026-10-12"),
         ("\x1b[1m12\x1b[0m.10.2026", "2026-10-12"),
         ("Nr.12.10.2026", "2026-10-12"),
+        ("2026/10/3", "2026-10-03"),
+        ("bis 2026-1-2", "2026-01-02"),
+        ("12 October 2026", "2026-10-12"),
+        ("2026年10月3日", "2026-10-03"),
     ],
 )
 def test_a_day_is_found_as_its_country_writes_it(written: str, day: str) -> None:
-    """A1: JSON has days as 2026-10-12, files in their own order; after dots no other day is meant."""
+    """A1: JSON has days as 2026-10-12, files in their own order; after dots no other day is meant. Templates and
+    consent read it as the same day."""
+    assert says_date(read_plainly(written), read_date(day[:10])[0])
     assert rows({"day": day}, SourceText("s1.1", written)) == {"day": "s1.1"}
     assert rows({"day": "2026-12-10"}, SourceText("s1.1", "12.10.2026")) == {"day": ""}
-    assert rows({"day": day}, SourceText("s1.1", "version 3.12.10.2026")) == {"day": ""}
+    for other in ("version 3.12.10.2026", "2026.10.12", "12.10.", "10-12-2026", "12-10-26"):
+        assert rows({"day": day}, SourceText("s1.1", other)) == {"day": ""}
 
 
 @given(
