@@ -752,16 +752,16 @@ class Runner:
 
         None for other answers: the graph takes those, and what comes with them, also images and files.
         """
-        try:
-            read_understood(run, answers)
-        except NotAsked as error:
-            given = [read_signed(answer) for answer in answers.values()]
-            if len(error.pending) == len(given) and not any(is_message(answer) for answer, _ in given):
-                problem = await self.keep_words(thread.thread_id, error, given[0][1] or "")
-                return replace(await with_words(thread.store, run), problem=str(problem))
-        except ResumeError:
-            pass
-        return None
+        _, error = read_understood(run, answers)
+        given = [read_signed(answer) for answer in answers.values()]
+        if (
+            not isinstance(error, NotAsked)
+            or len(error.pending) < len(given)
+            or any(is_message(each) for each, _ in given)
+        ):
+            return None
+        problem = await self.keep_words(thread.thread_id, error, given[0][1] or "")
+        return replace(await with_words(thread.store, run), problem=str(problem))
 
     async def keep_words(self, thread_id: str, error: NotAsked, by: str) -> ResumeError:
         """Keep the words of somebody who is not asked, as by `tell`; return the error, which says if they are kept."""
