@@ -816,6 +816,8 @@ class Runner:
         snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
         said = [*await read_interjections(store, thread_id, ""), words]
         run = show_words(run_now(thread_id, row, snapshot), said)
+        if run.status != "waiting":  # somebody answers it right now
+            return False
         news = await store_notification(store, run, row, snapshot.values, words["key"], put)
         if news and self.notifier:
             self.notifier.wake()
