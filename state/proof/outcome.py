@@ -217,18 +217,22 @@ def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
 
 
 def _earlier_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
-    line = _earlier_line(receipt.get("earlier") or (), language)
-    return [f"- {line}"] if line else []
+    return [f"- {line}" for line in _lines_of_displaced(receipt.get("earlier") or (), language)]
 
 
 def displaced_line(values: Mapping[str, Any]) -> str:
-    """Return the line that names what requests did whose place the current one took; "" if nothing."""
-    return _earlier_line(displaced_rows(values), str(values.get("language") or "en"))
+    """Return what requests did whose place the current one took, and what they may have done, each as a line; "" if
+    nothing."""
+    return "\n".join(_lines_of_displaced(displaced_rows(values), str(values.get("language") or "en")))
 
 
-def _earlier_line(rows: Sequence[Mapping[str, Any]], language: str) -> str:
-    calls = [*dict.fromkeys(_named_call(row) for row in rows)]
-    return say(language, "summary", "earlier", calls=_names(calls)) if calls else ""
+def _lines_of_displaced(rows: Sequence[Mapping[str, Any]], language: str) -> list[str]:
+    done = dict.fromkeys(_named_call(row) for row in rows if row["ok"])
+    unsure = dict.fromkeys(
+        _named_call(row) for row in rows if not row["ok"]
+    )  # unknown, or with a failure as its result
+    named = {"earlier": [*done], "earlier_unknown": [*unsure]}
+    return [say(language, "summary", key, calls=_names(calls)) for key, calls in named.items() if calls]
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

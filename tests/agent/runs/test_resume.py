@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import ToolException
 from langgraph.types import Command
 
 from donewhen import (
@@ -483,6 +484,38 @@ async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tm
         assert '"kind":"earlier"' in await export_receipt(agent, "t")
         later = await agent.start("four", thread_id="t")
         assert "earlier" not in later.receipt
+
+
+async def test_what_a_displaced_request_may_have_done_is_not_said_to_be_done() -> None:
+    """F08: what was cut off, or came back as a failure, is named in words of its own beside what is done; a call that
+    cannot have had an effect is not named."""
+    plan = submit_plan([step(f"s{n}", tools=["send"], depends_on=[]) for n in (1, 2, 3)], speak="")
+
+    def send(to: str) -> Any:
+        """Send."""
+        if to == "nobody":
+            raise ToolException("there is no such address")
+        if to in ("b", "c"):
+            raise TimeoutError("lost the connection")
+        return f"sent to {to}"
+
+    def to(person: str) -> Any:
+        turns = [("sent to", finish_step("done", "s1.2")), ("no such", call("send", to=person))]
+        first = call("send", to="nobody")
+        return lambda messages, _: next((turn for words, turn in turns if words in str(messages)), first)
+
+    work = {f"s{n}": to(person) for n, person in enumerate("abc", 1)}
+    model = ScriptedModel(roles={"triage": [plan, answer("later")], "execute": work, "deliver": lambda *_: "Done."})
+    settings: Any = {"confirm": "never", "approvals": "never"}
+    async with Agent(model, [send], storage="memory:", effects={"send": "write"}, settings=settings) as agent:
+        run = await agent.start("one", thread_id="t", request_id="1")
+        await agent.cancel(run)
+        await agent.start("two", thread_id="t", instead_of="1")
+        done, unknown = (await agent.conversation("t")).displaced.splitlines()
+    assert done.startswith("Done earlier")
+    assert done.endswith(': send({"to":"a"})')
+    assert unknown.startswith("It is not known whether")
+    assert unknown.endswith(': send({"to":"b"}), send({"to":"c"})')
 
 
 async def test_what_cannot_be_steered_says_why() -> None:
