@@ -161,8 +161,8 @@ CUT_OFF = 2.0
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 MOST_CALLS = 3
 """How often the graph is called at most until the route after its last node is stored, see `route_if_stopped`."""
-INPUTS_READ = 5
-"""How many inputs of a thread are read at once, the latest first, because LangGraph reads all that it is asked for."""
+STATES_READ = 5
+"""How many states of a thread are read at once, the latest first, because LangGraph reads all that it is asked for."""
 SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
@@ -280,24 +280,67 @@ def with_callback(config: RunnableConfig, handler: BaseCallbackHandler) -> Runna
     return {**config, "callbacks": callbacks}
 
 
-async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
-    """Return the last state of an earlier request: that before the next one's input. None if it is not kept.
-
-    A request that took the place of others continues the state before them; what they left was stored just before that.
-    """
-    config, before, later = make_config(thread_id), None, None
-    read = partial(graph.aget_state_history, config, filter={"source": "input"}, limit=INPUTS_READ)
+async def _read_back(
+    graph: Compiled, thread_id: str, before: RunnableConfig | None = None, **filter: str
+) -> AsyncGenerator[StateSnapshot]:
+    """Yield the states of a thread, those before this one, the latest first."""
+    read = partial(graph.aget_state_history, make_config(thread_id), filter=filter or None, limit=STATES_READ)
     while page := [each async for each in read(before=before)]:
         for each in page:
-            follows = each.values.get("request") == request
-            if follows or request in _given_in(each):
-                async for last in graph.aget_state_history(config, before=later, limit=2):
-                    if _is_state_of(last, request):
-                        return last
-                return await graph.aget_state(each.parent_config) if follows and each.parent_config else None
-            later = each.config
+            yield each
         before = page[-1].config
+
+
+async def _find_input(
+    graph: Compiled, thread_id: str, request: str
+) -> tuple[StateSnapshot | None, RunnableConfig | None] | None:
+    """Return the state with the input of a request, and the next one with an input; None if the thread never had it.
+
+    A request that was cancelled before it began has no input: then it is that of the request before it, if there is
+    one. A request that took the place of others goes on from the state before them; what they left was stored just
+    before its input.
+    """
+    known, later = _message_ids(await graph.aget_state(make_config(thread_id))), None
+    async for each in _read_back(graph, thread_id, source="input"):
+        before = _message_ids(each)
+        if request in _given_in(each) or request in known - before:
+            return each, later
+        known, later = before, each.config
+    return (None, later) if request in known else None
+
+
+async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
+    """Return the last state of an earlier request. None if it is not kept."""
+    if found := await _find_input(graph, thread_id, request):
+        begin, later = found
+        async for each in _read_back(graph, thread_id, later):
+            if _is_state_of(each, request):
+                return each
+            if begin and each.config == begin.config:
+                return None
     return None
+
+
+async def _find_before(graph: Compiled, thread_id: str, request: str) -> RunnableConfig | None:
+    """Return the checkpoint before a request; None if it was the first one, and cancelled before it began.
+
+    Raises ConfigError if no request began with this message.
+    """
+    if not (found := await _find_input(graph, thread_id, request)):
+        raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
+    begin, later = found
+    if begin and request in _given_in(begin):
+        return begin.parent_config or begin.config
+    is_there = False
+    async for each in _read_back(graph, thread_id, later):
+        if is_there and request not in _message_ids(each):
+            return (each.parent_config or each.config) if begin and each.config == begin.config else each.config
+        is_there = is_there or request in _message_ids(each)
+    return None
+
+
+def _message_ids(snapshot: StateSnapshot) -> set[str]:
+    return {str(message.id) for message in snapshot.values.get("messages") or ()}
 
 
 def _is_state_of(snapshot: StateSnapshot, request: str) -> bool:
@@ -569,7 +612,7 @@ class Runner:
                     if not request.restart:
                         check_free(thread_id, thread.row, snapshot, OR_RESTART)
                     if request.instead_of:
-                        await _find_before(thread, request.instead_of)
+                        await _find_before(thread.graph, thread_id, request.instead_of)
                     put_out = request.displaced_by_it(thread.row, snapshot.values)
                     await enqueue(thread.store, thread_id, self.queue, request, at, put_out=put_out)
         except ThreadBusy:
@@ -618,7 +661,8 @@ class Runner:
         log_of(thread_id).turn = turn
         place, kept, values = None, dict[str, Any](), snapshot.values if snapshot else {}
         if request.instead_of:
-            place = await _find_before(thread, request.instead_of)
+            place = await _find_before(thread.graph, thread_id, request.instead_of)
+        if place:
             kept, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
         if request.plan:
             await thread.store.aput(plan_key(thread_id), message, request.plan, index=False)
@@ -1327,15 +1371,6 @@ class Runner:
 def _is_answered(snapshot: StateSnapshot) -> bool:
     """Return whether a request was answered in words, and nothing is left but to deliver them."""
     return snapshot.next == ("deliver",) and (snapshot.values.get("ending") or {}).get("code") == "answered"
-
-
-async def _find_before(thread: HeldThread, message: str) -> RunnableConfig:
-    """Return the checkpoint before the request that began with this message. Raises ConfigError if none did."""
-    history = thread.graph.aget_state_history(make_config(thread.thread_id), filter={"source": "input"})
-    async for snapshot in history:
-        if message in _given_in(snapshot):
-            return snapshot.parent_config or snapshot.config
-    raise ConfigError(f"instead_of: no request of thread {thread.thread_id!r} began with the message {message!r}")
 
 
 async def _displaced_calls(thread: HeldThread, kept: Json, turn: int) -> list[Json]:

@@ -448,6 +448,35 @@ async def test_a_request_that_another_one_displaced_is_known_by_its_id(verb: str
         assert (await agent.get("t")).goal == "goal 5"
 
 
+async def test_requests_that_were_cancelled_before_they_began_stand_among_the_others(storage: Storage) -> None:
+    """F08: two of them take nothing from the answer before them, and each comes back as what it was; another request
+    takes the place of one like that of any other."""
+
+    async def known() -> list[tuple[str, str]]:
+        runs = [await agent.start(f"goal {id}", thread_id="t", request_id=id) for id in "1234"]
+        return [(run.status, run.goal) for run in runs]
+
+    async with Agent(ScriptedModel(roles={"triage": lambda *_: answer("ok")}), storage=storage) as agent:
+        first = await agent.start("goal 1", thread_id="t", request_id="1")
+        for id in "23":
+            await agent.submit(f"goal {id}", thread_id="t", request_id=id)
+            await agent.cancel("t")
+        again = await agent.start("goal 1", thread_id="t", request_id="1")
+        assert (again.answer, again.receipt) == ("ok", first.receipt)
+        await agent.start("goal 4", thread_id="t", request_id="4")
+        statuses = ["answered", "cancelled", "cancelled", "answered"]
+        assert await known() == [(status, f"goal {id}") for id, status in enumerate(statuses, 1)]
+        await agent.start("goal 5", thread_id="t", instead_of="3")
+        assert (await agent.info("t")).goals == ("goal 1", "goal 2", "goal 5")
+        assert (await known())[0] == ("answered", "goal 1")
+        await agent.start("goal 6", thread_id="t", instead_of="2")
+        told = [message.text for message in (await agent.conversation("t")).messages if message.type == "human"]
+        assert told == ["goal 1", "goal 6"]
+        await agent.submit("goal 1", thread_id="u", request_id="1")
+        await agent.cancel("u")
+        assert (await agent.start("goal 2", thread_id="u", instead_of="1")).answer == "ok"
+
+
 @pytest.mark.parametrize("undone", [False, True])
 async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tmp_path: Path) -> None:
     """F08: by the receipt and its file, of each request that left with it; not what was undone, and
