@@ -444,17 +444,16 @@ class Agent:
         Raises UnknownThread, and ThreadBusy if the run's process does not react for 90 seconds.
         """
         given, deadline = thread_id, asyncio.get_running_loop().time() + CANCEL_PATIENCE
-        thread_id, request = await self._find_request(given)
+        thread_id, request, goal = await self._find_request(given)
         if isinstance(given, Run) and request is None:  # another one followed it
             return given if given.outcome else await self._runner.read_request(thread_id, given.request, given.goal)
         while True:
             try:
-                run = await self._runner.cancel(thread_id, reason, request or "")
+                run = await self._runner.cancel(thread_id, reason, request or "", goal)
                 self._tools_by_thread.pop(thread_id, None)
                 return run
             except ThreadBusy:
                 if request and await self._runner.was_followed(thread_id, request):
-                    goal = given.goal if isinstance(given, Run) else ""
                     return await self._runner.read_request(thread_id, request, goal)  # it ended, and another one works
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -462,10 +461,11 @@ class Agent:
                 await request_cancel(store, thread_id, reason, request or "")
             await asyncio.sleep(0.2)
 
-    async def _find_request(self, thread_id: str | Run) -> tuple[str, str | None]:
-        """Return the thread and the id of its last request; None if a run of another one is given."""
-        run, thread_id = thread_id if isinstance(thread_id, Run) else None, id_of(thread_id)
-        return thread_id, await self._runner.find_request(thread_id, run)
+    async def _find_request(self, given: str | Run) -> tuple[str, str | None, str]:
+        """Return the thread, the id of its last request, None if a run of another one is given, and its goal."""
+        request, goal = await self._runner.find_request(id_of(given))
+        is_other = isinstance(given, Run) and given.request not in ("", request)
+        return id_of(given), None if is_other else request, goal
 
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
         """Let a judge audit the answer of a finished run, for the first time or again.
@@ -491,7 +491,7 @@ class Agent:
         Raises ThreadWaiting for a run that is not finished, ThreadBusy, UnknownThread, ConfigError for an unknown step,
         and for a Run that a later request followed, unless `step` names the request.
         """
-        id, request = await self._find_request(thread_id)
+        id, request, _ = await self._find_request(thread_id)
         if request is None and ":" not in (step or ""):
             hint = "give the thread's id to undo its last one, or a step with the number of its request, such as '1:s3'"
             raise ConfigError(f"undo: another request followed this run on thread {id!r}; {hint}")

@@ -60,6 +60,7 @@ from donewhen.agent.request import (
     Request,
     check_begun,
     is_not_begun,
+    queued_goal,
     queued_request,
     read_goal,
     request_of,
@@ -1192,12 +1193,12 @@ class Runner:
 
     # Ending ------------------------------------------------------------------------------------------------------
 
-    async def find_request(self, thread_id: str, run: Run | None) -> str | None:
-        """Return the id of a thread's last request; None if `run` is of another one."""
+    async def find_request(self, thread_id: str) -> tuple[str, str]:
+        """Return the id and the goal of a thread's last request, begun or not."""
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-        request = request_of(row, snapshot.values)
-        return None if run and run.request and run.request != request else request
+        begun = not is_not_begun(row, snapshot.values)
+        return request_of(row, snapshot.values), str((begun and snapshot.values.get("goal")) or queued_goal(row))
 
     async def was_followed(self, thread_id: str, request: str) -> bool:
         """Return whether another request came after this one; not while its own first node is at work."""
@@ -1213,7 +1214,7 @@ class Runner:
             row, snapshot = await read_consistent(graph, store, thread_id)
             return await self._run_of(graph, thread_id, row, snapshot, request, goal)
 
-    async def cancel(self, thread_id: str, reason: str, request: str) -> Run:
+    async def cancel(self, thread_id: str, reason: str, request: str, goal: str) -> Run:
         """End the run of this request if it waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy.
 
         A thread that has another request by now is left alone; then the run of this one is returned as it ended.
@@ -1221,11 +1222,11 @@ class Runner:
         async with self.hold(thread_id) as thread:
             snapshot = await thread.read()
             if request and request_of(thread.row, snapshot.values) != request:
-                return await self._run_of(thread.graph, thread_id, thread.row, snapshot, request)
+                return await self._run_of(thread.graph, thread_id, thread.row, snapshot, request, goal)
             return await self.end_cancelled(thread, reason)
 
     async def _run_of(
-        self, graph: Compiled, thread_id: str, row: Json, snapshot: StateSnapshot, request: str, goal: str = ""
+        self, graph: Compiled, thread_id: str, row: Json, snapshot: StateSnapshot, request: str, goal: str
     ) -> Run:
         """Return the run of a request that a thread has or had; of an earlier one, as it was when the next one began.
 

@@ -552,6 +552,31 @@ async def test_a_run_that_waited_stands_for_its_own_request(storage: Any) -> Non
                 await agent.run_submitted("t")
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_request_that_another_displaces_while_it_is_cancelled_keeps_its_goal(
+    begun: bool, monkeypatch: Any
+) -> None:
+    """M11: be it queued or at its question; the other one is left alone."""
+    model = ScriptedModel(roles={"triage": lambda *_: ask_user("Which?")})
+    find = runner.Runner.find_request
+    async with Agent(model, storage="memory:") as agent:
+        await agent.submit("first", thread_id="t")
+        if begun:
+            await agent.run_submitted("t")
+
+        async def find_late(self: Any, thread_id: str) -> Any:
+            found = await find(self, thread_id)
+            await agent.submit("second", thread_id="t", restart=True)
+            await agent.run_submitted("t")
+            return found
+
+        monkeypatch.setattr(runner.Runner, "find_request", find_late)
+        cancelled = await agent.cancel("t")
+        assert (cancelled.status, cancelled.goal) == ("cancelled", "first")
+        run = await agent.get("t")
+        assert (run.status, run.goal) == ("waiting", "second")
+
+
 async def test_who_cancels_a_run_that_ends_does_not_wait_for_the_next_one(monkeypatch: Any) -> None:
     """M11: another request begins at once and works for long; the run that was meant comes back as it ended."""
     monkeypatch.setattr(agent_module, "CANCEL_PATIENCE", 2.0)
