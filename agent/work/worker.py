@@ -100,7 +100,6 @@ class Worker:
         *,
         concurrency: int = 4,
         poll: float = POLL,
-        report: Callable[[str, str], None] = lambda thread_id, event: None,
         notifier: Notifier | None = None,
         settle: Settle | None = None,
     ) -> None:
@@ -112,7 +111,7 @@ class Worker:
         self._wanted = concurrency
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
-        self.report = report
+        self.report: Callable[[str, str], None] = lambda thread_id, event: None
         self._notifier = notifier
         self._settle = settle
         self._schedules = Schedules(storage)

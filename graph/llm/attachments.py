@@ -53,36 +53,43 @@ def attachment_block(name: str, data: bytes) -> Json:
     return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **filename}
 
 
-def attachment_problem(blocks: Sequence[Json], model_of: Callable[[str], BaseChatModel]) -> str | None:
-    """Return why a request with these attachments cannot be worked on, in words for the user; None if it can.
+Models = Callable[[str], BaseChatModel]
+"""Returns the model of a role."""
 
-    `model_of` returns the model of a role.
-    """
+
+def attachment_problem(blocks: Sequence[Json], models: Models) -> str | None:
+    """Return why a request with these attachments cannot be worked on, in words for the user; None if it can."""
     if len(blocks) > MOST:
         return f"The request has {len(blocks)} images and files; at most {MOST} are read."
-    if flawed := [block["type"] for block in blocks if _as_json(block) is None]:
-        return f"The {flawed[0]} in the request is not plain JSON; give its data as base64, or its address."
-    if (size := sum(len(_as_json(block) or "") for block in blocks)) > MOST_CHARS:
+    texts = [_as_json(block) for block in blocks]
+    if None in texts:
+        kind = blocks[texts.index(None)]["type"]
+        return f"The {kind} in the request is not plain JSON; give its data as base64, or its address."
+    if (size := sum(len(text or "") for text in texts)) > MOST_CHARS:
         return f"The images and files of the request have {size:,} characters; at most {MOST_CHARS:,} are read."
-    for role in ("triage", "plan", "execute") if blocks else ():
-        try:
-            model = model_of(role)
-        except DoneWhenError:
-            continue  # a model that cannot be made is reported when it is asked
-        if other := [block["type"] for block in blocks if not _takes(model, block)]:
-            return (
-                f"The model {model_name(model)} ({role}) takes no {_plain_kind(other[0])}, so it would not be seen. "
-                "Choose a model that does, or say in words what matters in it."
-            )
+    return next((problem for block in blocks if (problem := _refusal(block, models))), None)
+
+
+def _refusal(block: Json, models: Models) -> str | None:
+    """Return which model of a request takes no such block, and what to do; None if all take it."""
+    for role in ("triage", "plan", "execute"):
+        with suppress(DoneWhenError):  # a model that cannot be made is reported when it is asked
+            if not _takes(model := models(role), block):
+                return (
+                    f"The model {model_name(model)} ({role}) takes no {_plain_kind(block['type'])}, so it would not be "
+                    "seen. Choose a model that does, or say in words what matters in it."
+                )
     return None
 
 
-def fitting_blocks(blocks: Iterable[Json], model_of: Callable[[str], BaseChatModel]) -> list[Json]:
+def fitting_blocks(blocks: Iterable[Json], models: Models) -> list[Json]:
     """Return the attachments that a request can have, each beside those before it; the others are left out."""
-    fitting: list[Json] = []
+    fitting, room = list[Json](), MOST_CHARS
     for block in blocks:
-        if attachment_problem([*fitting, block], model_of) is None:
+        size = MOST_CHARS + 1 if (text := _as_json(block)) is None else len(text)
+        if len(fitting) < MOST and size <= room and _refusal(block, models) is None:
             fitting.append(block)
+            room -= size
     return fitting
 
 

@@ -10,6 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, Executor, GoalError, Models, Settings, build_graph
+from donewhen.graph.llm.attachments import attachment_problem, fitting_blocks
 from donewhen.graph.llm.history import count_tokens
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
 from tests.kit.flows import FREE
@@ -198,3 +199,26 @@ def test_pictures_are_charged_where_nothing_is_reported() -> None:
     """R05: about a thousand tokens each, whatever their size."""
     few, more = (count_tokens(request(*blocks), ()) for blocks in ([], [IMAGE, IMAGE]))
     assert 2_000 <= more - few <= 2_010
+
+
+def test_of_many_attachments_each_is_measured_once() -> None:
+    """U6: those that fit beside the ones before them stay, in order; what is too large, or of a kind that a model does
+    not take, is left out and takes no room."""
+    measured = list[str]()
+
+    class Block(dict[str, Any]):
+        def items(self) -> Any:
+            measured.append(self["name"])
+            return super().items()
+
+    def block(name: str, kind: str = "image", chars: int = 1) -> Block:
+        return Block(type=kind, name=name, base64="x" * chars)
+
+    model = ScriptedModel([])
+    model.profile = {"audio_inputs": False}
+    blocks = [block("a", chars=20_000_000), block("b", chars=20_000_000), block("c", "audio"), block("d")]
+    blocks += [block(str(number)) for number in range(30)]
+    fitting = fitting_blocks(blocks, lambda role: model)
+    assert [each["name"] for each in fitting] == ["a", "d", *map(str, range(18))]
+    assert attachment_problem(fitting, lambda role: model) is None
+    assert measured.count("a") == 2  # once more for the request
