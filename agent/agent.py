@@ -546,7 +546,7 @@ class Agent:
 
     async def conversation(self, thread_id: str | Run) -> Conversation:
         """Return the run of a thread with all that was said and observed on it. Raises UnknownThread."""
-        return read_conversation(*await self._runner.read(id_of(thread_id)))
+        return read_conversation(*await self._runner.read(id_of(thread_id)), self.secrets)
 
     async def observation(self, thread_id: str | Run, id: str) -> JournalEntry:
         """Return an observation, such as `s1.2`, with its full text. Raises UnknownThread if there is none."""

@@ -15,6 +15,7 @@ from donewhen.state.errors import UnknownThread
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.outcome import displaced_line
 from donewhen.state.records import JournalEntry
+from donewhen.state.secrets import hide_known
 from donewhen.state.versions import migrate
 
 
@@ -45,9 +46,10 @@ class Conversation:
     """The plan as a list of `content` and `status`."""
 
 
-def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
-    """Read a thread from a snapshot with the states of its subgraphs."""
+def read_conversation(run: Run, snapshot: StateSnapshot, secrets: Sequence[str] = ()) -> Conversation:
+    """Read a thread from a snapshot with the states of its subgraphs; `secrets` are hidden in what was displaced."""
     values = migrate(snapshot.values)
+    displaced = hide_known(values.get("displaced") or (), secrets)  # before arguments are cut
     return Conversation(
         run,
         request=values.get("turn", 1),
@@ -55,7 +57,7 @@ def read_conversation(run: Run, snapshot: StateSnapshot) -> Conversation:
         messages=_shown_messages(run, values.get("messages") or ()),
         observations=(*(values.get("journal") or ()), *(read_inside(snapshot).get("journal") or ())),
         earlier=values.get("before") or (),
-        displaced=displaced_line(values),
+        displaced=displaced_line({**values, "displaced": displaced}),
         approved=(values.get("approval") or {}).get("plan"),
         todos=values.get("todos") or (),
     )

@@ -40,6 +40,7 @@ from donewhen.clients import (
     store_label,
     text_changes,
 )
+from donewhen.types import Conversation as Talk
 from donewhen.types import Pause, RunStream
 
 CALL_CHARS = 300
@@ -48,6 +49,8 @@ CHECK_SECONDS = 3.0
 """Seconds between two checks of whether another process continued an open thread."""
 EARLIER_REQUESTS = 20
 """The number of earlier requests whose work the page shows, however many the thread had."""
+EARLIER_EVENTS = 2000
+"""The most events of an earlier request that are read, the latest ones."""
 WORK = ("plan", "revision", "step_started", "step_finished", "verdicts", "tool_started", "observation")
 """The events of an earlier request that tell what was done."""
 MOST_SEARCHED = 5000
@@ -63,8 +66,7 @@ class BegunElsewhere(ResumeError):
     """A conversation has other tools than those here; `place` says which."""
 
     def __init__(self, place: Json) -> None:
-        there = f"in {place['folder']}: go on there, with {place['command']}" if place["folder"] else "by other code"
-        super().__init__(f"this conversation was begun {there}")
+        super().__init__(catalogue("en")["page"]["elsewhere" if place["folder"] else "by_code"].format(**place))
         self.place: Json = place
 
 
@@ -203,14 +205,14 @@ class Conversations:
         metadata = {**self._metadata, "model": model} if model else self._metadata
         if thread_id:
             await self._check_place(thread_id)
+        talk = await self._agent.conversation(thread_id) if thread_id else None
         found = [await asyncio.to_thread(read_picture, self.folder, name) for name in pictures if self.folder]
-        if thread_id and instead_of:
-            messages = (await self._agent.conversation(thread_id)).messages
-            found += [block for each in messages if each.id == instead_of for block in blocks_of(each)]
+        if talk and instead_of:
+            found += [block for each in talk.messages if each.id == instead_of for block in blocks_of(each)]
         readable, model_of = [block for block in found if block], partial(self._model_of, model)
         blocks = await asyncio.to_thread(fitting_blocks, readable, model_of)
         content: Any = [{"type": "text", "text": goal}, *blocks] if blocks else goal
-        picture = await self._picture(thread_id) if thread_id else None
+        picture = await self._picture(talk) if talk else None
         run = picture["run"] if picture else {}
         if picture and instead_of:
             picture["messages"] = _before(instead_of, picture["messages"])
@@ -226,7 +228,7 @@ class Conversations:
         conversation = Conversation([_without_run(picture)] if picture else [])
         await self._begin(stream, conversation)
         if picture:
-            self._spawn(self._add_earlier(stream.thread_id, conversation, picture["turn"] + 1), stream.thread_id)
+            self._spawn(self._add_earlier(conversation, picture, picture["turn"] + 1), stream.thread_id)
         if unseen := len(found) - len(blocks):
             conversation.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
         return stream.thread_id
@@ -253,7 +255,7 @@ class Conversations:
         """Answer the question `id`. Raises StaleAnswer if it is not pending."""
         conversation = await self._conversation_here(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
-        await self._begin(stream, conversation, _words_event(conversation.events, id, value))
+        await self._begin(stream, conversation, _answer_event(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
         """Continue a stopped or interrupted request; with `steer`, the person's words, it is planned again."""
@@ -304,7 +306,8 @@ class Conversations:
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
         """Yield all past and future events of the thread's request, numbered.
 
-        Numbers start again at 1 with another request, and after another process continued the thread.
+        Numbers start again at 1 with another request, and after another process continued the thread. `past` marks an
+        event that others follow already.
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
@@ -316,9 +319,9 @@ class Conversations:
                 except TimeoutError:
                     await self._check_elsewhere(thread_id, conversation)
                 continue
-            number += 1
-            yield number, conversation.events[number - 1]
-            if conversation.events[number - 1]["type"] == "gone":
+            event, number = conversation.events[number], number + 1
+            yield number, {**event, "past": True} if number < len(conversation.events) else event
+            if event["type"] == "gone":
                 return
 
     async def observation(self, thread_id: str, id: str) -> Json:
@@ -368,15 +371,15 @@ class Conversations:
     async def _open_thread(self, thread_id: str) -> Conversation:
         """Return a thread to follow; if another process works on it, its events from now on are added."""
         updated = (await self._agent.info(thread_id)).updated
-        picture = await self._picture(thread_id)
+        picture = await self._picture(await self._agent.conversation(thread_id))
         if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             conversation = Conversation([picture], updated=updated)
-            self._spawn(self._add_earlier(thread_id, conversation, picture["turn"]), thread_id)
+            self._spawn(self._add_earlier(conversation, picture, picture["turn"]), thread_id)
             return conversation
         messages = _before(picture["request"], picture["messages"])  # the goal has an event of its own
         first = {**_without_run(picture), "messages": messages}
         conversation = Conversation([first], elsewhere=True, updated=updated)
-        self._spawn(self._add_earlier(thread_id, conversation, picture["turn"]), thread_id)
+        self._spawn(self._add_earlier(conversation, picture, picture["turn"]), thread_id)
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation
 
@@ -421,7 +424,7 @@ class Conversations:
     async def _begin(self, stream: RunStream, conversation: Conversation, words: Json | None = None) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
-        `words` is an event with the person's words; it comes first.
+        `words` is an event with the person's answer or words; it comes first.
         """
         if self._is_at_work(stream.thread_id):
             raise ThreadBusy("this conversation is at work already, perhaps from another tab: this was not taken")
@@ -453,14 +456,13 @@ class Conversations:
         finally:
             conversation.stream = None
 
-    async def _picture(self, thread_id: str) -> Json:
+    async def _picture(self, conversation: Talk) -> Json:
         """Return the current state of a thread as one event: the conversation, the run, and its observations."""
-        conversation = await self._agent.conversation(thread_id)
         run, observations = conversation.run, conversation.observations
         return {
             "type": "picture",
-            "thread_id": thread_id,
-            "place": await self._other_place(thread_id),
+            "thread_id": run.thread_id,
+            "place": await self._other_place(run.thread_id),
             "turn": conversation.request,
             "request": conversation.message_id,
             "displaced": "" if run.receipt else conversation.displaced,
@@ -470,36 +472,48 @@ class Conversations:
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
 
-    async def _add_earlier(self, thread_id: str, conversation: Conversation, turn: int) -> None:
+    async def _add_earlier(self, conversation: Conversation, picture: Json, turn: int) -> None:
         """Add what each of the last requests before this one did and cost, the latest first: the talk is shown first.
 
-        The events name the message that began the request.
+        Only requests count whose message is in the picture: not those whose place another one took. The events name the
+        message that began the request; `cut`: it has earlier events that are left out.
         """
-        done: list[Json] = []
-        of_turn = 0
-        turns = range(max(turn - EARLIER_REQUESTS, 1), turn)
+        thread_id, talk = picture["thread_id"], {message["id"] for message in picture["messages"]}
+        shown = 0
         try:
-            async for event in self._events_back(thread_id, turns):
-                if event["turn"] != of_turn:
-                    of_turn, done = event["turn"], []
-                if event["type"] == "goal" and done:
-                    conversation.add({"type": "earlier", "message": event.get("message") or "", "done": done[::-1]})
-                elif event["type"] in WORK or (event["type"] == "spent" and not _has(done, "spent")):
-                    done.append(event_view(hide_known(event, self._agent.secrets)))
+            async with self._agent.storage.reader() as (_, store):
+                last, begins = await store.events.last(thread_id), await store.events.beginnings(thread_id)
+            ends = dict(zip(begins, [*[*begins.values()][1:], last + 1], strict=True))
+            for each in sorted((each for each in begins if each < turn), reverse=True):
+                async with self._agent.storage.reader() as (_, store):
+                    (goal,) = await store.events.read(thread_id, after=begins[each] - 1, most=1)
+                    if goal["type"] != "goal" or goal.get("message") not in talk:
+                        continue
+                    done = await self._work_of(store.events, thread_id, range(begins[each], ends[each]))
+                if done:
+                    cut = ends[each] - begins[each] > EARLIER_EVENTS
+                    conversation.add({"type": "earlier", "message": goal["message"], "done": done, "cut": cut})
+                shown += 1
+                if shown == EARLIER_REQUESTS:
+                    return
         except DoneWhenError as error:
             conversation.add({"type": "note", "text": str(error)})
 
-    async def _events_back(self, thread_id: str, turns: range) -> AsyncIterator[Json]:
-        """Yield the events of these requests, the latest first."""
-        before = None
-        while turns:
-            async with self._agent.storage.reader() as (_, store):
-                events = await store.events.read_back(thread_id, turns, before=before)
-            if not events:
-                return
-            before = events[-1]["seq"]
-            for event in events:
-                yield event
+    async def _work_of(self, table: Any, thread_id: str, numbers: range) -> list[Json]:
+        """Return what the latest of these events, of one request, tell of its work.
+
+        The plan is there if it is among the first of them, too.
+        """
+        latest, events = numbers[-EARLIER_EVENTS:], []
+        while latest and (read := await table.read_back(thread_id, latest)):
+            events += read
+            latest = range(latest.start, read[-1]["seq"])
+        if len(numbers) > EARLIER_EVENTS and not any(event["type"] in ("plan", "revision") for event in events):
+            first = await table.read(thread_id, after=numbers.start - 1)
+            events += [event for event in first if event["type"] == "plan" and event["seq"] in numbers][-1:]
+        spent = next((event for event in events if event["type"] == "spent"), None)
+        work = [event for event in events if event["type"] in WORK or event is spent]
+        return [event_view(hide_known(event, self._agent.secrets)) for event in reversed(work)]
 
 
 def _real_path(folder: str) -> str:
@@ -508,10 +522,6 @@ def _real_path(folder: str) -> str:
         return os.path.realpath(folder) if folder else ""
     except (OSError, ValueError):
         return folder
-
-
-def _has(events: list[Json], kind: str) -> bool:
-    return any(event["type"] == kind for event in events)
 
 
 def _without_run(picture: Json) -> Json:
@@ -561,14 +571,14 @@ def _pending(events: list[Json]) -> list[Json]:
     return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
 
 
-def _words_event(events: list[Json], id: str, value: Any) -> Json | None:
-    """Return the event with a person's words at a pause; None for a button without words."""
+def _answer_event(events: list[Json], id: str, value: Any) -> Json:
+    """Return the event of an answer to the question `id`, with a person's words; the `text` of a button is ""."""
     pauses = [load_pause(pause) for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
-    question = pauses[0].question if pauses else ""
     if pauses and isinstance(value, dict) and isinstance(pauses[0], FormPause) and pauses[0].takes_as_is(value):
-        return {"type": "answered", "question": question, "text": filled_lines(value) or "–"}
-    text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
-    return {"type": "answered", "question": question, "text": text} if text else None
+        text: Any = filled_lines(value) or "–"
+    else:
+        text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
+    return {"type": "answered", "id": id, "question": pauses[0].question if pauses else "", "text": text or ""}
 
 
 def event_view(event: Mapping[str, Any]) -> Json:

@@ -15,8 +15,6 @@ from donewhen.state.values import storable, storable_text
 
 READ_AT_ONCE = 500
 """The most events that are read at once."""
-MOST_EVENTS = 2**63 - 1
-"""More than any event's number."""
 _INSERT = "INSERT INTO donewhen_events (thread_id, n, turn, event) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 """A statement may be repeated on another connection, without knowing whether it was executed."""
 
@@ -41,20 +39,27 @@ class EventTable:
         rows = await self._store.read_rows("SELECT max(n) FROM donewhen_events WHERE thread_id = ?", [thread_id])
         return int(rows[0][0] or 0)
 
-    async def read(self, thread_id: str, *, after: int = 0, turn: int = 0) -> list[Json]:
-        """Return the events after a number and from a request on, in order, at most `READ_AT_ONCE`."""
+    async def beginnings(self, thread_id: str) -> dict[int, int]:
+        """Return the number of the first event of each request that has events, by the request's number."""
+        rows = await self._store.read_rows(
+            "SELECT turn, min(n) FROM donewhen_events WHERE thread_id = ? GROUP BY turn ORDER BY turn", [thread_id]
+        )
+        return {int(turn): int(number) for turn, number in rows}
+
+    async def read(self, thread_id: str, *, after: int = 0, turn: int = 0, most: int = READ_AT_ONCE) -> list[Json]:
+        """Return the events after a number and from a request on, in order, at most `most`."""
         rows = await self._store.read_rows(
             "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n > ? AND turn >= ? ORDER BY n LIMIT ?",
-            [thread_id, after, turn, READ_AT_ONCE],
+            [thread_id, after, turn, most],
         )
         return [self._read(thread_id, *row) for row in rows]
 
-    async def read_back(self, thread_id: str, turns: range, *, before: int | None = None) -> list[Json]:
-        """Return the events of these requests before a number, the latest first, at most `READ_AT_ONCE`."""
+    async def read_back(self, thread_id: str, numbers: range) -> list[Json]:
+        """Return the events with these numbers, the latest first, at most `READ_AT_ONCE`."""
         rows = await self._store.read_rows(
-            "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n < ? AND turn >= ? AND turn < ?"
+            "SELECT n, turn, event FROM donewhen_events WHERE thread_id = ? AND n >= ? AND n < ?"
             " ORDER BY n DESC LIMIT ?",
-            [thread_id, MOST_EVENTS if before is None else before, turns.start, turns.stop, READ_AT_ONCE],
+            [thread_id, numbers.start, numbers.stop, READ_AT_ONCE],
         )
         return [self._read(thread_id, *row) for row in rows]
 

@@ -5,16 +5,19 @@ const PREFIX = "donewhen-draft:";
 const MOST = 60;
 
 export function draft(key) {
-  try { return JSON.parse(localStorage.getItem(PREFIX + key)).value; } catch { return null; }
+  return entry(key)?.value ?? null;
 }
 
-export function keep(key, value) {
+// `sent`: it is kept only in case that it is refused.
+export function keep(key, value, sent = false) {
   try {
     if (value === null || value === "") return localStorage.removeItem(PREFIX + key);
-    localStorage.setItem(PREFIX + key, JSON.stringify({ at: Date.now(), value }));
+    localStorage.setItem(PREFIX + key, JSON.stringify({ at: Date.now(), value, sent }));
     prune();
   } catch { /* the browser keeps nothing: what is typed stays on the page */ }
 }
+
+export const wasSent = (key) => Boolean(entry(key)?.sent);
 
 // Drop the drafts whose keys begin so, but those of `still`.
 export function dropOthers(start, still) {
@@ -24,9 +27,13 @@ export function dropOthers(start, still) {
 function prune() {
   const kept = keys();
   if (kept.length <= MOST) return;
-  const age = (key) => { try { return JSON.parse(localStorage.getItem(PREFIX + key)).at; } catch { return 0; } };
+  const age = (key) => entry(key)?.at ?? 0;
   kept.sort((one, other) => age(one) - age(other));
   for (const key of kept.slice(0, kept.length - MOST)) localStorage.removeItem(PREFIX + key);
+}
+
+function entry(key) {
+  try { return JSON.parse(localStorage.getItem(PREFIX + key)); } catch { return null; }
 }
 
 const keys = () => Object.keys(localStorage).filter((key) => key.startsWith(PREFIX)).map((key) => key.slice(PREFIX.length));

@@ -18,6 +18,11 @@ export class Fields {
     return Object.fromEntries(this.rows.map((row) => [row.field.name, row.raw()]));
   }
 
+  // What is filled in, as a person reads it: a line for each field.
+  lines() {
+    return this.rows.map((row) => `${row.field.title}: ${row.shownText()}`);
+  }
+
   // The answer; null where a field is wrong: then it says so, and the first of them has the focus.
   read() {
     const wrong = this.rows.filter((row) => !row.check());
@@ -110,6 +115,12 @@ class Field {
   raw() {
     if (this.boxes) return this.boxes.flatMap((box, at) => (box.checked ? [at] : []));
     return this.field.kind === "boolean" ? this.input.checked : this.input.value;
+  }
+
+  shownText() {
+    const { options } = this.field, raw = this.raw();
+    if (this.boxes) return raw.map((at) => options[at].label).join(", ");
+    return this.field.kind === "boolean" ? (raw ? "✓" : "–") : this.field.kind === "choice" ? options[raw]?.label ?? "" : raw;
   }
 
   value() {

@@ -6,7 +6,7 @@
 import { about, argumentsOf, button, confirm, el, fill, name, sign, words } from "./draw.js";
 import { Fields, readNumber } from "./fields.js";
 import { markdown } from "./markdown.js";
-import { stepAbout } from "./rows.js";
+import { numberOf, stepAbout } from "./rows.js";
 
 export function formOf(pending, form) {
   if (form.shut) return shownOnly(pending, form);
@@ -15,10 +15,16 @@ export function formOf(pending, form) {
 }
 
 // The words of a form's draft, for whoever has to say them again.
-export function draftText(draft) {
+export function draftText(pending, draft) {
   if (draft.asText) return draft.text;
-  const steps = draft.plan?.steps?.map((step, at) => [`${at + 1}. ${step.content}`, ...step.done_when.map((each) => `   ${words.done_when}: ${each.text ?? each}`)].join("\n"));
-  return (steps ?? Object.entries(draft).map(([name, value]) => `${name}: ${value}`)).join("\n");
+  if (pending.fields) return new Fields(pending.fields, draft, () => {}).lines().join("\n");
+  if (!draft.plan) return Object.entries(draft).map(([name, value]) => `${name}: ${value}`).join("\n");
+  const steps = draft.plan.steps.flatMap((step, at) => [`${at + 1}. ${step.content}`,
+    ...(step.done_when ?? []).map((each) => `   ${words.done_when}: ${each.text ?? each}`),
+    ...(step.tools?.length ? [`   ${words.tools}: ${step.tools.join(", ")}`] : [])]);
+  const limits = Object.entries(draft.limits ?? {}).filter(([key, amount]) => amount !== pending.limits?.[key]);
+  const changed = limits.map(([key, amount]) => `${amount} ${limitName(key)}`);
+  return [...steps, ...(changed.length ? [`${words.limits}: ${changed.join(", ")}`] : [])].join("\n");
 }
 
 const area = (value, label, oninput, more = {}) => el("textarea", { value, rows: 1, dir: "auto", "aria-label": label, oninput, ...more });
@@ -106,10 +112,12 @@ function withoutBlanks(plan) {
 
 const PEOPLES = { rounds: "turns", replans: "new_plans" }; // what people call these amounts
 
+const limitName = (key) => (key === "cost_usd" ? "$" : name(PEOPLES[key] ?? key, 2));
+
 function limitFields(limits, chosen, changed) {
   const field = ([key, amount]) => el("label", {},
     el("input", { type: "number", min: 0, step: "any", value: amount, oninput: ({ target }) => { if (target.value !== "") limits[key] = Number(target.value); changed(); } }),
-    ` ${key === "cost_usd" ? "$" : name(PEOPLES[key] ?? key, 2)}`);
+    ` ${limitName(key)}`);
   const fields = (known) => Object.entries(limits).filter(([key]) => chosen.includes(key) === known).map(field);
   const shown = fields(true), others = fields(false); // what nobody chose is folded away
   return el("div", { className: "limits" }, shown.length ? words.at_most : "", ...shown,
@@ -136,7 +144,7 @@ function stepRow(steps, at, pending, redraw, changed) {
       sign("↓", words.down, () => move(1, "[data-move=down]"), { disabled: at === steps.length - 1, "data-move": "down", "data-off": String(at === steps.length - 1) }),
       sign("✕", words.remove, remove, { disabled: steps.length === 1, "data-off": String(steps.length === 1) })),
     el("div", { className: "below" }, ...criteria,
-      el("div", { className: "foot" }, toolsOf(step, pending, changed), el("span", { className: "about" }, stepAbout(step, (id) => steps.findIndex((each) => each.id === id) + 1 || id, { tools: false })), add)));
+      el("div", { className: "foot" }, toolsOf(step, pending, changed), el("span", { className: "about" }, stepAbout(step, (id) => numberOf(steps.map((each) => each.id), id), { tools: false })), add)));
 }
 
 const MANY = 10; // tools from which on there is a field to find one

@@ -1,7 +1,7 @@
 // The page: the list of conversations, one of them, and the box in which words are typed. conversations.py says what arrives.
 import { Composer } from "./composer.js";
 import { $, about, button, el, fill, words } from "./draw.js";
-import { draft, dropOthers, keep } from "./drafts.js";
+import { draft, dropOthers, keep, wasSent } from "./drafts.js";
 import { ask, follow, get, post, thread as at } from "./server.js";
 import { Threads, titleOf } from "./threads.js";
 import { View } from "./view.js";
@@ -31,10 +31,11 @@ const acts = {
   instead: (id, text) => { write(text); composer.reply(id, "instead"); },
   observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
   undo: (step, dry) => said(post(at(thread, "undo"), { step, dry_run: dry })),
+  undoable: () => post(at(thread, "undo"), { step: null, dry_run: true }),
   planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
   saveReceipt: () => said(get(at(thread, "receipt"))),
   checkReceipt: async (file) => (await said(ask("receipts", { method: "POST", body: file }))).json(),
-  draft: (id) => ({ read: () => draft(formKey(id)), keep: (value) => keep(formKey(id), value) }),
+  draft: (id) => ({ read: () => draft(formKey(id)), keep: (value) => keep(formKey(id), value), wasSent: () => wasSent(formKey(id)) }),
 };
 
 const formKey = (id) => `form:${thread}:${id}`;
@@ -84,7 +85,9 @@ let place = null;
 function take(event) {
   if (event.n === 1) {
     place ??= typing();
+    const { unsent, answering } = view;
     begin();
+    if (!answering) view.unsent = unsent;
   }
   view.take(event);
   if (place && view.parts.ask) {
@@ -92,10 +95,8 @@ function take(event) {
     place = null;
   }
   if (event.type === "gone") follows.abort();
-  if (["waiting", "outcome"].includes(event.type)) {
-    dropOthers(`form:${thread}:`, new Set(view.pending.map((each) => formKey(each.id))));
-    hold();
-  }
+  if (view.isAtRest(event)) dropOthers(`form:${thread}:`, new Set(view.pending.map((each) => formKey(each.id))));
+  if (["waiting", "outcome"].includes(event.type)) hold();
   if (["started", "waiting", "outcome", "error", "gone"].includes(event.type)) threads.refresh().then(title);
   composer.show();
   busy();
@@ -119,7 +120,8 @@ function hold() {
 }
 
 async function answer(id, value) {
-  const asked = view;
+  const asked = view, key = formKey(id);
+  if (value.type === "cancel") asked.unsent.clear(); // whoever ends the run wants none of it said again
   asked.working = true;
   asked.answering = true;
   asked.disable(true);
@@ -127,6 +129,7 @@ async function answer(id, value) {
   busy();
   try {
     await said(post(at(thread, "answer"), { id, answer: value }));
+    keep(key, draft(key), true);
     threads.refresh();
     hold();
     toEnd();
@@ -155,7 +158,11 @@ async function send({ kind, id }, text) {
   if (kind === "steer") return goOn(text);
   if (kind === "answer") return answer(id, text);
   if (kind === "changes" || kind === "refusal") return answer(id, { type: "reject", message: text });
-  const { thread: begun } = await said(post("threads", { goal: text, thread, model: model(), instead_of: kind === "instead" ? id : null, pictures: composer.pictures.filter((name) => text.includes(name)) }));
+  const asked = view;
+  asked.answering = true; // an edit of what this takes the place of is not wanted any more
+  const pictures = composer.pictures.filter((name) => text.includes(name));
+  const begin = post("threads", { goal: text, thread, model: model(), instead_of: kind === "instead" ? id : null, pictures });
+  const { thread: begun } = await said(begin).catch((error) => { asked.answering = false; throw error; });
   if (begun === thread) return threads.refresh();
   keep("box:", null);
   $("text").value = "";

@@ -110,6 +110,9 @@ export class Step {
   }
 }
 
+// The number by which people know a step of these ids; its id if it is none of them.
+export const numberOf = (ids, id) => ids.indexOf(id) + 1 || id;
+
 // What is to be said of a step beside its content and its criteria.
 export function stepAbout(step, number, { tools = true } = {}) {
   return [

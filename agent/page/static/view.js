@@ -3,7 +3,7 @@ import { Answer } from "./answer.js";
 import { $, argumentsOf, button, confirm, copyButton, dialog, el, fill, name, placeText, sign, wholeText, words } from "./draw.js";
 import { draftText, formOf } from "./forms.js";
 import { markdown } from "./markdown.js";
-import { ENDED, Step, callNode, meterPart, receiptFile, receiptNode, undoNodes } from "./rows.js";
+import { ENDED, Step, callNode, meterPart, numberOf, receiptFile, receiptNode, undoNodes } from "./rows.js";
 
 export class View {
   // `acts`: what asks or tells the rest of the page; see page.js.
@@ -23,7 +23,7 @@ export class View {
     this.meter = new Map();
     this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
-    this.unsent = new Map(); // question → what was changed in its form here and is not sent
+    this.unsent = new Map(); // id of a question → it, and what was changed in its form here and is not sent
     this.answering = false; // an answer of this window is on its way
     this.elsewhere = ""; // where it goes on, if not here
     this.working = false;
@@ -35,7 +35,7 @@ export class View {
     this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
     switch (event.type) {
       case "picture": this.picture(event); break;
-      case "earlier": this.places.get(event.message)?.after(this.earlier(event.done)); break;
+      case "earlier": this.places.get(event.message)?.after(this.earlier(event.done, event.cut)); break;
       case "started":
         this.working = true;
         this.stopping = false;
@@ -43,7 +43,10 @@ export class View {
         break;
       case "stopping": this.stopping = true; break;
       case "goal": this.goal(event.text, event.message); break;
-      case "answered": this.exchange(event.question, event.text); break;
+      case "answered":
+        this.showUnsent((id) => id === event.id);
+        if (event.text) this.exchange(event.question, event.text);
+        break;
       case "told": this.told.push([event.text, this.person(event.text, words.heard_next)]); break;
       case "heard": this.heard(event.text, event.step ? fill(words.heard_step, { step: this.number(event.step) }) : words.heard); break;
       case "late": this.heard(event.text, words.late); break;
@@ -73,6 +76,12 @@ export class View {
       case "error": this.working = false; this.problem(event.text); break;
       case "gone": this.working = false; this.pending = []; this.log.replaceChildren(el("div", { className: "empty" }, words.gone)); break;
     }
+    if (this.isAtRest(event)) this.showUnsent((id) => !this.pending.some((each) => each.id === id));
+  }
+
+  // Whether this event says how the thread stands now: what it asks, or that it ended.
+  isAtRest(event) {
+    return !event.past && Boolean(event.run) && event.run.status !== "running";
   }
 
   add(node) {
@@ -176,7 +185,7 @@ export class View {
 
   // The number by which people know a step; its id if the plan has it no more.
   number(id) {
-    return [...this.steps.keys()].indexOf(id) + 1 || id;
+    return numberOf([...this.steps.keys()], id);
   }
 
   // What is looked at before there is a plan.
@@ -267,7 +276,7 @@ export class View {
         shut: !this.mine.includes(each),
         send: this.elsewhere ? null : (value) => this.acts.answer(each.id, value),
         reply: (how) => this.acts.reply(each.id, how),
-        draft: this.draft(each.id),
+        draft: this.draft(each),
         planText: (edited) => this.acts.planText(each.id, edited),
         observe: this.observe,
       });
@@ -280,28 +289,28 @@ export class View {
   }
 
   // The draft of a form, which is known here as long as it is not sent.
-  draft(id) {
-    const { read, keep } = this.acts.draft(id);
+  draft(asked) {
+    const { id } = asked;
+    const { read, keep, wasSent } = this.acts.draft(id);
+    if (read() && !wasSent()) this.unsent.set(id, [asked, read()]);
     return { read, keep: (value) => {
-      if (value) this.unsent.set(id, value);
+      if (value) this.unsent.set(id, [asked, value]);
       else this.unsent.delete(id);
       keep(value);
     } };
   }
 
   // Another window answered: what was changed here and not sent is shown, so that it can be said again.
-  showUnsent() {
-    if (!this.answering) {
-      for (const value of this.unsent.values()) {
-        this.add(el("div", { className: "problem unsent", role: "alert" }, words.answered_elsewhere, el("pre", { dir: "auto" }, draftText(value))));
-      }
+  showUnsent(isOver) {
+    for (const [id, [asked, value]] of this.unsent) {
+      if (!isOver(id)) continue;
+      this.unsent.delete(id);
+      if (!this.answering) this.add(el("div", { className: "problem unsent", role: "alert" }, words.answered_elsewhere, el("pre", { dir: "auto" }, draftText(asked, value))));
     }
-    this.unsent.clear();
-    this.answering = false;
   }
 
   answered() {
-    this.showUnsent();
+    this.answering = false;
     for (const name of ["ask", "problem", "stopped", "again"]) this.drop(name);
     if (this.parts.plan) this.parts.plan.hidden = false;
     this.pending = [];
@@ -334,7 +343,10 @@ export class View {
       this.steps.get(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
     }
     if (stopped) return this.stopped(words.stopped);
-    if (run?.answer) this.answer().write(run.answer);
+    if (run?.answer) {
+      this.unaudited?.remove(); // the same answer, as it stood before its audit went on
+      this.answer().write(run.answer);
+    }
     if (!run?.receipt) return;
     this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts)));
     if (this.elsewhere) return;
@@ -358,7 +370,7 @@ export class View {
 
   async offerUndo() {
     const { receipt } = this.parts;
-    const { changes } = await this.acts.undo(null, true).catch(() => ({ changes: [] }));
+    const { changes } = await this.acts.undoable().catch(() => ({ changes: [] })); // nobody asked for it
     for (const row of changes) this.made.get(row.id)?.offer(row, () => this.undo(row.id));
     const some = changes.some((row) => row.result !== "unchanged");
     receipt.querySelector(".back").replaceChildren(...(some ? [button(words.undo_all, () => this.undo(null), "quiet")] : []));
@@ -373,8 +385,8 @@ export class View {
     });
   }
 
-  // What an earlier request did, and what it cost: folded, below its answer.
-  earlier(events) {
+  // What an earlier request did, and what it cost: folded, below its answer. `cut`: only the latest part of it is known.
+  earlier(events, cut) {
     const inside = el("div", { className: "inside" }), meter = el("span", { className: "meter" });
     const acts = { ...this.acts, observation: (id) => this.acts.observation(`${events[0].turn}:${id}`) };
     const view = new View(inside, acts, meter);
@@ -382,6 +394,7 @@ export class View {
       view.take(event.type === "spent" ? { ...event, meter: event.meter.map(({ key, spent }) => ({ key, spent })) } : event);
     }
     view.rest();
+    if (cut) inside.prepend(el("div", { className: "note" }, words.work_cut));
     if (!inside.childElementCount) return el("div", { className: "earlier note" }, meter);
     return el("details", { className: "card earlier" }, el("summary", { className: "note" }, words.was_done, " ", meter), inside);
   }
@@ -397,7 +410,10 @@ export class View {
     const found = talk.findIndex((each) => each.id === request); // older versions kept no id
     const last = !run ? -1 : found >= 0 ? found : asked.lastIndexOf(true);
     for (const [at, message] of talk.entries()) {
-      if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
+      if (message.by !== "user") {
+        const said = this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
+        if (this.audited && message === talk.at(-1)) this.unaudited = said;
+      }
       else if (at === last) this.goal(message.text, message.id);
       else if (asked[at] && (last < 0 || at < last)) this.request(message);
       else this.person(message.text);

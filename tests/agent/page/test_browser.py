@@ -533,7 +533,8 @@ async def test_a_request_is_made_again_as_it_was_worded() -> None:
         assert await tab.input_value("#text") == "two and two"
 
 
-async def test_an_answer_stays_where_its_audit_was_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_an_answer_stays_where_its_audit_was_cut_off(tmp_path: Path, goes_on: bool) -> None:
     """C06, U4: it is read, and what is typed is the next request: there is nothing that the words could steer."""
     begun, storage = asyncio.Event(), f"sqlite:///{tmp_path / 'runs.db'}"
 
@@ -548,10 +549,18 @@ async def test_an_answer_stays_where_its_audit_was_cut_off(tmp_path: Path) -> No
         await begun.wait()
         audited.cancel()
         await asyncio.gather(audited, return_exceptions=True)
-    async with served(agent(storage, triage=[answer("Eight.")])) as page, browser(page, language="de-DE") as tab:
+    later = agent(storage, triage=[answer("Eight.")], judge=[audit()] * 2)
+    async with served(later) as page, browser(page, language="de-DE") as tab:
         await tab.locator("#threads button").first.click()
         await tab.wait_for_selector("strong:text('seven')")
         await tab.wait_for_selector("button:text('Weiter')")
+        if goes_on:
+            await tab.click("button:text('Weiter')")
+            await tab.wait_for_selector(".receipt")
+            for _ in range(2):
+                assert await tab.locator("strong:text('seven')").count() == 1, "the answer is there once"
+                await tab.reload()
+                await tab.wait_for_selector(".receipt")
         await say(tab, "and the next?")
         await tab.wait_for_selector("text=Eight.")
         for _ in range(2):

@@ -61,7 +61,8 @@ async def test_a_run_on_the_wire() -> None:
         assert "- id: s1\n  content: Read the note\n" in asked["written"]
         await page.answer(thread, asked["id"], {"type": "approve"})
         whole = await page.told(thread, ends=2)
-        assert whole[: len(first)] == first
+        assert [{**each, "past": True} for each in first] == whole[: len(first)], "each says that others follow"
+        assert "past" not in whole[-1]
         (made,) = of(whole, "tool_started")
         assert (made["shown"], made["changes"]) == ({"path": "a.txt"}, [])
         assert whole[-1]["run"]["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
@@ -180,6 +181,53 @@ async def test_the_page_shows_the_work_of_the_last_twenty_requests(tmp_path: Pat
     async with served(agent(storage)) as page:
         opened = await page.told("t", kinds=["note"])
         assert "damaged" in opened[-1]["text"], "what cannot be read is said, and closes no conversation"
+
+
+async def test_requests_whose_place_was_taken_crowd_out_no_earlier_work() -> None:
+    """M11, Q29: after more of them than the page shows, the answer before them has its work."""
+    looks = [each for n in range(23) for each in (call("read_note", path="a"), answer(str(n)))]
+    async with served(reading := agent(triage=looks)) as page:
+        await reading.start("first", thread_id="t", request_id="m0")
+        for n in range(22):
+            await reading.start("second", thread_id="t", request_id=f"r{n}", instead_of=f"r{n - 1}" if n else None)
+        (earlier,) = of(await page.told("t", kinds=["earlier"]), "earlier")
+    assert (earlier["message"], earlier["cut"]) == ("m0", False)
+    assert [each["tool"] for each in of(earlier["done"], "observation")] == ["read_note"]
+
+
+async def test_of_an_earlier_request_with_many_events_the_latest_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M11: opening a conversation costs no more with the length of its requests; the plan is there, and what is left
+    out is said."""
+    monkeypatch.setattr(conversations, "EARLIER_EVENTS", 6)
+    async with served(reading := agent(triage=[submit_plan([READ]), answer("Eight.")], execute=READING)) as page:
+        await reading.resume(await reading.start("read it", thread_id="t"), "approve")
+        await reading.start("and more?", thread_id="t")
+        (earlier,) = of(await page.told("t", kinds=["earlier"]), "earlier")
+    assert earlier["cut"]
+    kinds = [event["type"] for event in earlier["done"]]
+    assert (kinds[0], "spent" in kinds, len(kinds) <= 7) == ("plan", True, True)
+
+
+async def test_a_known_secret_is_no_part_of_what_a_displaced_request_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R08, Q29: neither in the picture nor in `Agent.conversation`, as in the note, the answer and the receipt."""
+    monkeypatch.setenv("SHOP_API_KEY", secret := "zebra-lantern-42-quartz")
+
+    def pay(to: str) -> str:
+        """Pay."""
+        return "paid"
+
+    plan = submit_plan([{"content": "Pay it", "done_when": ["paid"], "tools": ["pay"]}])
+    roles: Any = {"triage": [plan] * 2, "execute": [call("pay", to=f"R-17 {secret}"), finish_step("paid", "s1.1")]}
+    paying = Agent(ScriptedModel(roles=roles), [pay], storage="memory:", settings={"approvals": "plan"})
+    async with served(paying) as page:
+        await paying.resume(await paying.start("pay", thread_id="t", request_id="m1"), "approve")
+        await paying.start("pay", thread_id="t", request_id="m2", instead_of="m1")
+        (picture,) = await page.told("t", kinds=["picture"])
+        for line in (picture["displaced"], (await paying.conversation("t")).displaced):
+            assert "R-17 [redacted]" in line
+            assert secret not in line
 
 
 async def test_stop_and_go_on() -> None:

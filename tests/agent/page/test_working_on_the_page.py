@@ -479,6 +479,113 @@ async def test_what_was_changed_is_shown_when_another_window_answers() -> None:
         assert await tab.locator(".unsent").count() == 0
 
 
+async def edited_call(tab: Any, amount: str) -> None:
+    """Approve the plan, and edit the call that asks."""
+    await asked(tab, "pay it")
+    await tab.click("text=Run it")
+    await tab.wait_for_selector(".card.ask h2:text-is('pay')")
+    await tab.locator(".card.ask").first.get_by_role("button", name="Edit the arguments").click()
+    await tab.locator("#argument-amount").first.fill(amount)
+
+
+def payer(storage: str = "memory:", *steps: str) -> Agent:
+    """An agent with a step for each of these, which pays."""
+    planned = [
+        {"content": each, "done_when": ["paid"], "tools": ["pay"], "depends_on": []} for each in steps or ["Pay it"]
+    ]
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        return "paid"
+
+    execute = {
+        f"s{n + 1}": [call("pay", amount=900.5 + n), finish_step("paid", f"s{n + 1}.1")] for n in range(len(planned))
+    }
+    model = ScriptedModel(roles={"triage": [submit_plan(planned)], "execute": execute, "deliver": ["All is paid."]})
+    return Agent(model, [pay], storage=storage, settings={"approvals": "each"})
+
+
+async def test_the_edit_of_a_second_question_stays() -> None:
+    """N38, R14: through a reload, too; another window that answers then does not take it unsaid."""
+    async with served(payer()) as page, browser(page) as tab:
+        await edited_call(tab, "12.5")
+        await tab.reload()
+        await playwright.expect(tab.locator("#argument-amount")).to_have_value("12.5")
+        thread = await tab.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')")
+        (pending,) = (await page.told(thread, ends=2))[-1]["pending"]
+        await page.answer(thread, pending["id"], {"type": "approve"})
+        await tab.wait_for_selector(".receipt")
+        await playwright.expect(tab.locator(".unsent")).to_contain_text("12.5")
+
+
+async def test_only_the_edit_of_what_was_answered_elsewhere_is_not_sent() -> None:
+    """N38, R14: of two calls that ask, the one that waits on keeps its edit; what is sent from here is."""
+    async with served(payer("memory:", "Pay one", "Pay two")) as page, browser(page) as tab:
+        await edited_call(tab, "12.5")
+        thread = await tab.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')")
+        _, other = (await page.told(thread, ends=2))[-1]["pending"]
+        await page.answer(thread, other["id"], {"type": "approve"})
+        await playwright.expect(tab.locator(".card.ask")).to_have_count(1)
+        for _ in range(2):
+            await playwright.expect(tab.locator("#argument-amount")).to_have_value("12.5")
+            assert await tab.locator(".unsent").count() == 0
+            await tab.reload()
+            await tab.wait_for_selector(".card.ask")
+        await tab.get_by_role("button", name="Run this call").click()
+        await tab.wait_for_selector(".receipt")
+        assert await tab.locator(".unsent").count() == 0
+
+
+async def test_what_was_not_sent_is_named_as_in_its_form() -> None:
+    """R14: the fields of a form by their titles and labels, the tools and limits of a plan."""
+    shown: list[str] = []
+
+    class Shirt(BaseModel):
+        colour: Literal["red", "blue", "green"] = Field(title="Which colour")
+        sizes: list[Literal["S", "M", "L"]]
+
+    @tool
+    def order(what: str) -> str:
+        """Order something."""
+        return str(interrupt("Which one?", response_schema=Shirt))
+
+    plan = submit_plan([{"content": "Order it", "done_when": ["ordered"], "tools": ["order"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("order", what="it"), finish_step("Done.", "s1.2")]})
+    asking = Agent(model, [order], storage="memory:", effects={"order": "read"}, settings={"confirm": "always"})
+    async with served(asking) as page, browser(page) as tab:
+        await asked(tab, "order it")
+        thread = await tab.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')")
+        for answered, value in enumerate([{"type": "approve"}, {"type": "reject"}]):
+            (pending,) = (await page.told(thread, ends=answered + 1))[-1]["pending"]
+            if answered:
+                await tab.get_by_label("Which colour").select_option("green")
+                await tab.get_by_label("L", exact=True).check()
+            else:
+                await tab.locator(".limits summary").click()
+                await tab.locator(".limits input").first.fill("7")
+            await page.answer(thread, pending["id"], value)
+            await playwright.expect(tab.locator(".unsent")).to_have_count(answered + 1)
+            shown.append(await tab.locator(".unsent pre").last.inner_text())
+            await tab.wait_for_selector(".receipt" if answered else ".fields")
+    assert shown[0].splitlines() == ["1. Order it", "   Done when: ordered", "   Tools: order", "Limits: 7 rounds"]
+    assert shown[1].splitlines() == ["Which colour: green", "Sizes: L"]
+
+
+async def test_another_process_that_answers_takes_no_edit_unsaid(tmp_path: Path) -> None:
+    """R14: `donewhen resume` beside the page."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with served(payer(storage)) as page, browser(page) as tab:
+        await asked(tab, "pay it")
+        await tab.fill(".edit .row > textarea", "Only look at it")
+        thread = await tab.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')")
+        async with payer(storage) as other:
+            await other.cancel(thread)
+        await playwright.expect(tab.locator(".unsent")).to_contain_text("1. Only look at it")
+        await tab.reload()
+        await tab.wait_for_selector(".outcome.cancelled")
+        assert await tab.locator(".unsent").count() == 0
+
+
 async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
     """0071: “Put back” beside a change says what comes back; one that changed since is named; another tab sees it."""
     (tmp_path / "a.txt").write_text("one\n")
