@@ -558,7 +558,7 @@ async def test_an_answer_stays_where_its_audit_was_cut_off(tmp_path: Path, goes_
             await tab.click("button:text('Weiter')")
             await tab.wait_for_selector(".receipt")
             for _ in range(2):
-                assert await tab.locator("strong:text('seven')").count() == 1, "the answer is there once"
+                assert await tab.locator(".said strong:text('seven')").count() == 1, "the answer is there once"
                 await tab.reload()
                 await tab.wait_for_selector(".receipt")
         await say(tab, "and the next?")

@@ -567,7 +567,7 @@ async def test_what_was_not_sent_is_named_as_in_its_form() -> None:
             await playwright.expect(tab.locator(".unsent")).to_have_count(answered + 1)
             shown.append(await tab.locator(".unsent pre").last.inner_text())
             await tab.wait_for_selector(".receipt" if answered else ".fields")
-    assert shown[0].splitlines() == ["1. Order it", "   Done when: ordered", "   Tools: order", "Limits: 7 rounds"]
+    assert shown[0].splitlines() == ["1. Order it", "   done when: ordered", "   tools: order", "Limits: 7 rounds"]
     assert shown[1].splitlines() == ["Which colour: green", "Sizes: L"]
 
 
@@ -632,6 +632,21 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         assert await tab.locator("dialog .buttons button").count() == 0
         assert await axe(tab) == []
         assert (tmp_path / "b.txt").read_text() == "mine\n"
+
+
+async def test_a_look_for_changes_that_does_not_arrive_is_not_said(tmp_path: Path) -> None:
+    """0071: the page looks by itself for what can be put back; nobody has typed anything that could be lost."""
+    plan = submit_plan([{"content": "Write it", "done_when": ["written"], "tools": ["write_file"]}])
+    execute = [call("write_file", path="a.txt", content="ONE\n"), finish_step("Written.", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    worker = Agent(model, workspace_tools(tmp_path), storage="memory:", settings={"approvals": "plan"})
+    async with served(worker, dir=str(tmp_path)) as page, browser(page, away=True) as tab:
+        await asked(tab)
+        await tab.route("**/undo", lambda route: route.abort())
+        async with tab.expect_event("requestfailed"):
+            await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.locator(".problem").count() == 0
 
 
 class Delivery(BaseModel):
