@@ -37,6 +37,11 @@ class Post(HTTPServer):
         self.got: list[tuple[Any, bytes]] = []
         self.url = f"http://127.0.0.1:{self.server_port}/hook"
 
+    @property
+    def subjects(self) -> list[str]:
+        """The threads told of, each once: a notification comes once at least."""
+        return list(dict.fromkeys(json.loads(body)["subject"] for _, body in self.got))
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: Post
@@ -147,11 +152,11 @@ def test_the_command_delivers_no_news_of_other_programs(post: Post, tmp_path: Pa
         assert any(line.strip() == f"{thread}: completed" for line in told)
         worker.send_signal(signal.SIGTERM)
         told.read()
-    assert [json.loads(body)["subject"] for _, body in post.got] == [thread]
+    assert post.subjects == [thread]
 
     shown = shell.run("--detach", "--yes", **own).stdout.strip()
     assert shell("cancel", shown, **own).stdout.strip() == "cancelled"
-    assert [json.loads(body)["subject"] for _, body in post.got] == [thread, shown], "who cancels it tells it"
+    assert post.subjects == [thread, shown], "who cancels it tells it"
 
 
 async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
