@@ -504,7 +504,8 @@ class Conversations:
 
         The plan is there if it is among the first of them, too.
         """
-        latest, events = numbers[-EARLIER_EVENTS:], []
+        latest = numbers[-EARLIER_EVENTS:]
+        events: list[Json] = []
         while latest and (read := await table.read_back(thread_id, latest)):
             events += read
             latest = range(latest.start, read[-1]["seq"])
