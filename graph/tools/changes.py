@@ -145,8 +145,7 @@ async def calls_of_requests(store: BaseStore, thread_id: str, turns: Collection[
         for entry in await read_entries(store, thread_id)
         if entry["turn"] in turns and (entry["turn"], entry["step"], entry["tool"]) not in undone
     ]
-    took_effect = [call for call in calls if call["ok"] or call["unknown"] or call["failed"]]
-    return sorted(took_effect, key=lambda call: call["id"])
+    return [call for call in calls if call["ok"] or call["unknown"] or call["failed"]]
 
 
 async def mark_undoing(store: BaseStore, thread_id: str, key: str, entry: Json, at: str) -> Json:

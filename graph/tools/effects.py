@@ -31,6 +31,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
+from donewhen.graph.events import moment
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.call import LIMIT, CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
@@ -666,7 +667,8 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
         entry["about"] = (effect.tool.tool.metadata or {}).get("about") or {}
     # To name the call in questions and receipts, also if its process dies before it is observed.
     arguments = {name: _shorten_value(value, log.secrets) for name, value in effect.call["args"].items()}
-    return entry | {"call": effect.words, "turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
+    said: Json = {"call": effect.words, "turn": log.turn, "kind": effect.tool.effect, "arguments": arguments}
+    return entry | said | {"at": moment()}
 
 
 def _shorten_value(value: Any, secrets: Sequence[str]) -> Any:
@@ -715,13 +717,10 @@ async def unobserved_writes(
 
 
 async def read_entries(store: BaseStore, thread_id: str) -> list[Json]:
-    """Return the entries of all calls with effects that the requests of a thread made, or began."""
-    items = await read_all(store, (*NAMESPACE, store_label(thread_id)))
-    return [
-        dict(item.value)
-        for item in items
-        if "turn" in item.value and "kind" in item.value and not item.value.get("scope")
-    ]
+    """Return the entries of all calls with effects that the requests of a thread made, or began, the oldest first."""
+    rows = [item.value for item in await read_all(store, (*NAMESPACE, store_label(thread_id)))]
+    entries = [dict(row) for row in rows if "turn" in row and "kind" in row and not row.get("scope")]
+    return sorted(entries, key=lambda entry: (entry["turn"], entry.get("at", "")))  # older ones have no time
 
 
 async def writes_of_request(store: BaseStore, thread_id: str, turn: int) -> set[str]:

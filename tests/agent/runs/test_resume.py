@@ -515,6 +515,25 @@ async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tm
         assert "earlier" not in later.receipt
 
 
+async def test_what_was_done_in_a_request_whose_place_was_taken_is_said_in_its_order() -> None:
+    """F08: the oldest first, also of ten steps and more, and of two calls in one step."""
+
+    def send(to: str) -> str:
+        """Send."""
+        return f"sent to {to}"
+
+    last = {f"s{n}": [f"s{n - 1}"] for n in range(2, 12)}
+    plan = submit_plan([step(f"s{n}", tools=["send"], depends_on=last.get(f"s{n}", [])) for n in range(1, 12)])
+    sent = [[f"{n}y", f"{n}x"] for n in range(1, 12)]
+    work = [each for pair in sent for each in (*(call("send", to=to) for to in pair), finish_step("sent", "s1.1"))]
+    model = ScriptedModel(roles={"triage": [plan, answer("no")], "execute": work, "deliver": ["Done."]})
+    settings = {"confirm": "never", "approvals": "never", "verification": "claimed"}
+    async with Agent(model, [send], storage="memory:", settings=settings) as agent:
+        await agent.start("one", thread_id="t", request_id="1")
+        second = await agent.start("two", thread_id="t", request_id="2", instead_of="1")
+    assert [row["arguments"]["to"] for row in second.receipt["earlier"]] == [to for pair in sent for to in pair]
+
+
 async def test_what_a_displaced_request_may_have_done_is_not_said_to_be_done() -> None:
     """F08: what was cut off, or came back as a failure, is named in words of its own beside what is done; a call that
     cannot have had an effect is not named."""
