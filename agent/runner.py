@@ -295,7 +295,7 @@ async def _read_back(
 async def _find_input(
     graph: Compiled, thread_id: str, request: str
 ) -> tuple[StateSnapshot | None, RunnableConfig | None] | None:
-    """Return the state with the input of a request, and the next one with an input; None if the thread never had it.
+    """Return the state with the last input of a request, and the next request's; None if the thread never had it.
 
     A request that was cancelled before it began has no input: then it is that of the request before it, if there is
     one. A request that took the place of others goes on from the state before them; what they left was stored just
@@ -304,7 +304,8 @@ async def _find_input(
     known, later = _message_ids(await graph.aget_state(make_config(thread_id))), None
     async for each in _read_back(graph, thread_id, source="input"):
         before = _message_ids(each)
-        if request in _given_in(each) or request in known - before:
+        follows = each.values.get("request") == request  # such as an answer as a message
+        if follows or request in _given_in(each) or request in known - before:
             return each, later
         known, later = before, each.config
     return (None, later) if request in known else None
@@ -317,7 +318,7 @@ async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> State
         async for each in _read_back(graph, thread_id, later):
             if _is_state_of(each, request):
                 return each
-            if begin and each.config == begin.config:
+            if begin and each.config == begin.config and each.values.get("request") != request:
                 return None
     return None
 
@@ -327,17 +328,23 @@ async def _find_before(graph: Compiled, thread_id: str, request: str) -> Runnabl
 
     Raises ConfigError if no request began with this message.
     """
-    if not (found := await _find_input(graph, thread_id, request)):
-        raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
-    begin, later = found
-    if begin and request in _given_in(begin):
-        return begin.parent_config or begin.config
-    is_there = False
-    async for each in _read_back(graph, thread_id, later):
-        if is_there and request not in _message_ids(each):
-            return (each.parent_config or each.config) if begin and each.config == begin.config else each.config
-        is_there = is_there or request in _message_ids(each)
-    return None
+    if found := await _find_input(graph, thread_id, request):
+        begin, later = found
+        if begin and request in _given_in(begin):
+            return begin.parent_config or begin.config
+        is_there = False
+        async for each in _read_back(graph, thread_id, later):
+            is_begin = begin is not None and each.config == begin.config
+            if is_there and request not in _message_ids(each):
+                is_input = is_begin or request in _given_in(each)
+                return (each.parent_config or each.config) if is_input else each.config
+            is_its = each.values.get("request") == request
+            is_there = is_there or is_its
+            if is_begin and not is_its:
+                break
+        if is_there:
+            return None
+    raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
 
 
 def _message_ids(snapshot: StateSnapshot) -> set[str]:

@@ -212,6 +212,9 @@ class JournalEntry(TypedDict):
     """False for a call that was refused before its tool began, or that a person left out."""
     confirmed: NotRequired[bool]
     """True if the call was not made, since a person said that an equal one had taken effect."""
+    made_at: NotRequired[str]
+    """When the equal call was made whose kept outcome this is; "" if that is not known. A person did not want it made
+    once more."""
     failed: NotRequired[bool | str]
     """Set if the call was made and what it returns is a failure: the words of it that say so, such as `exit_code 2`,
     or True."""

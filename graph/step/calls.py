@@ -740,6 +740,8 @@ def observe(context: CallContext, call: Call, id: str, outcome: CallOutcome, sou
         entry["made"] = False
     if outcome.confirmed:
         entry["confirmed"] = True
+    if outcome.made_at is not None:
+        entry["made_at"] = outcome.made_at
     if outcome.ok and tool:
         entry.update(tool.origin(call["args"]))  # type: ignore[typeddict-item]
         if failed := failure_in(outcome.artifact):

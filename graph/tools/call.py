@@ -135,6 +135,9 @@ class CallOutcome:
     """The short key of a write with a known outcome; the run keeps it to account for the write."""
     confirmed: bool = False
     """True if it was not made, since a person said that an equal call had taken effect."""
+    made_at: str | None = None
+    """When the equal call was made whose kept outcome this is, because a person did not want it once more; "" if that
+    is not known. None: this call was made, or not at all."""
 
     @property
     def made(self) -> bool:

@@ -562,7 +562,7 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, see
             return skipped
         return await _keep_unknown(log, effect, skipped, seen)
     if entry and entry["state"] == "done":
-        return replace(_replay(effect, entry), confirmed=True)
+        return replace(_replay(effect, entry), made_at=entry.get("at", ""))  # older ones have no time
     return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen)
 
 

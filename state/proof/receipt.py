@@ -476,8 +476,8 @@ def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
             continue
         row, key = _effect_row(call), call_key(call["tool"], call["arguments"])
         made = [each for each in equal_rows[key] if each["ok"] or each.get("unknown")]
-        if call.get("confirmed") and made:
-            _settle(made[-1], "done", [row["id"]], by_user=True)
+        if (call.get("confirmed") or "made_at" in call) and made:
+            _settle(made[-1], "done", [row["id"]], by_user="made_at" not in call or bool(call.get("confirmed")))
             continue
         if row["ok"]:
             for each in made:
@@ -511,7 +511,7 @@ def _effect_row(call: Mapping[str, Any]) -> EffectRow:
         "effect": call["effect"],
         "result": "done" if ok else "failed" if call.get("made", True) else "refused",
     }
-    if at := call.get("at"):
+    if at := call.get("made_at", call.get("at")):
         row["at"] = at
     if failed := call.get("failed"):
         row["failed"] = failed

@@ -29,7 +29,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import CONNECTION_CLOSED
 from pydantic import BaseModel
 
-from donewhen.testing import call, finish_step, give_up
+from donewhen import Agent
+from donewhen.graph.events import moment
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, Flow, one_step, play, steps
 from tests.kit.runs import last_seen, step
 
@@ -497,6 +499,29 @@ async def test_a_write_that_happened_stays_so_when_it_is_made_once_more() -> Non
     receipt = flow.run.receipt or {}
     assert [(row["result"], row.get("by")) for row in receipt["effects"]] == [("done", "user"), ("unknown", None)] * 2
     assert [row.get("again") for row in receipt["approvals"] if row["kind"] == "effect"] == [None, True] * 2
+
+
+async def test_a_write_of_an_earlier_request_that_is_not_made_once_more_is_told_as_it_was() -> None:
+    """N79, F08: the receipt has the time of the call that was made; no person vouches for what is recorded."""
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return "paid"
+
+    plan = submit_plan([{"content": "Pay A1", "done_when": "It is paid", "tools": ["pay"]}])
+    work = [PAY, give_up("enough for today"), PAY, finish_step("paid", ("s1.1", "paid"))]
+    model = ScriptedModel(roles={"triage": [plan] * 2, "execute": work})
+    settings = {**FREE, "approvals": "plan", "on_failure": "deliver", "verification": "grounded"}
+    async with Agent(model, [pay], storage="memory:", effects={"pay": "write"}, settings=settings) as agent:
+        await agent.start("Pay A1", thread_id="t")
+        between = moment()
+        run = await agent.start("Pay A1", thread_id="t")
+        while run.status == "waiting":
+            run = await agent.resume(run, "not once more")
+    rows = [(row["result"], row["at"] <= between, row.get("by")) for row in (run.receipt or {})["effects"]]
+    assert (paid, rows) == (["A1"], [("done", True, None)])
 
 
 async def test_an_unknown_write_stands_in_the_receipt() -> None:
