@@ -398,6 +398,7 @@ async def test_the_example_runs(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """X07: `on_temporal.py` runs three at once, answers them and reads what came of it; a workflow awaits one."""
+    await server.connect()  # it is up
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     example = Path(__file__).parents[2] / "examples" / "on_temporal.py"
     await runpy.run_path(str(example))["main"]()
