@@ -91,7 +91,7 @@ class ThreadInfo:
     code: str = ""
     """The `outcome.code` of a run that has ended."""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """What its last request had spent when it last waited or ended."""
+    """What its last request had spent when it last waited or ended; empty before that."""
     schedule: str = ""
     """The id of the schedule of which it is a run; "" if of none, or if the thread got another request since."""
     moment: str = ""
@@ -135,8 +135,10 @@ async def update_row(
     fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
     fresh |= {"asked": "", "pending": [], "problem": "", "code": "", "reason": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
-    if queued_request(fields) not in ("", queued_request(before)) and "schedule" in before:
-        written["ran"] = before.get("ran") or _end_in(before)
+    if queued_request(fields) not in ("", queued_request(before)):  # another request than before
+        written["spent"] = {}
+        if "schedule" in before:
+            written["ran"] = before.get("ran") or _end_in(before)
     if (log := store.log) and log.thread_id == thread_id:
         written["events"] = log.stands(at_rest=not is_unsettled(written))
     await store.threads.put(thread_id, written, claims=claims)

@@ -122,6 +122,40 @@ async def test_a_list_says_how_each_run_ended_and_what_it_spent(storage: Any) ->
         assert (await agent.info("t1")).spent == again.spent
 
 
+async def test_what_a_request_spent_is_not_shown_for_the_next_one_of_its_thread(storage: Any) -> None:
+    """M11: a row has the spending of the request whose goal and metadata it has: nothing while that one is queued,
+    also after a cancel; its own while it waits, and while its answer is queued."""
+    replies = [answer("ok"), answer("so"), ask_user("One?"), ask_user("Two?"), answer("yes")]
+    async with Agent(ScriptedModel(roles={"triage": replies}), storage=storage) as agent:
+
+        async def spent() -> list[float]:
+            """What the list, the row and the run of each thread say."""
+            rows = [*await agent.threads(prefix="t"), await agent.info("t1"), await agent.info("t2")]
+            runs = [await agent.get("t1"), await agent.get("t2")]
+            return [each.spent.get("model_calls", 0) for each in (*rows, *runs)]
+
+        for name in ("t1", "t2"):
+            await agent.start("first", thread_id=name)
+        assert await spent() == [1] * 6
+        for name in ("t1", "t2"):
+            await agent.submit("second", thread_id=name, metadata={"before": 1})
+        assert await spent() == [0] * 6
+        await agent.cancel("t1")
+        await agent.cancel("t2")
+        assert await spent() == [0] * 6
+        for name in ("t1", "t2"):
+            await agent.submit("third", thread_id=name)
+            assert (await agent.resume(name)).status == "waiting"
+        assert await spent() == [1] * 6
+        for name in ("t1", "t2"):
+            await agent.submit_answer(name, "this")
+        assert await spent() == [1] * 6
+        await agent.submit("fourth", thread_id="t2", restart=True)
+        assert [(await agent.info(name)).spent.get("model_calls", 0) for name in ("t1", "t2")] == [1, 0]
+        assert (await agent.resume("t1")).spent["model_calls"] == 2
+        assert (await agent.info("t1")).spent["model_calls"] == 2
+
+
 async def test_a_thread_keeps_its_owner(storage: Any) -> None:
     """M11: nobody takes over or reads the thread of another owner by naming it, or by the id of a request of it; who
     names no owner keeps it."""
