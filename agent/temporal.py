@@ -130,6 +130,12 @@ class _Activities:
         try:
             with _errors_for_temporal():
                 return await self._carry(thread_id, order)
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if details and (details.not_found or details.timed_out or details.worker_shutdown):
+                _log.warning("thread %s was cut off here: another attempt goes on, here or elsewhere", thread_id)
+                raise _end_of_attempt() from None
+            raise
         finally:
             beating.cancel()
 
@@ -140,7 +146,7 @@ class _Activities:
         if (run is None or run.status in ("running", "queued")) and not self.draining:
             run = await agent.resume(thread_id)
         if run is None or run.status == "running":
-            raise ApplicationError("this worker ends; another one goes on", type="Drained", category=_EXPECTED)
+            raise _end_of_attempt()
         return await self._status_of(run)
 
     async def _status_of(self, run: Run) -> ThreadStatus:
@@ -171,6 +177,11 @@ class _Activities:
             if order.begins:
                 await self._agent.submit(order.goal, **_request_options(thread_id, order))
             return await self._status_of(await self._agent.cancel(thread_id, reason))
+
+
+def _end_of_attempt() -> ApplicationError:
+    """Return the error with which Temporal tries again, without a traceback in the log."""
+    return ApplicationError("this attempt ends; another one goes on", type="Drained", category=_EXPECTED)
 
 
 def _request_options(thread_id: str, order: Order) -> Any:

@@ -165,6 +165,8 @@ async def test_a_frozen_worker_that_thaws_writes_nothing_twice(world: World, cut
     assert (await handle.outcome())["status"] == "completed"
     assert await asyncio.to_thread(first.end) == 0
     assert world.bank.lines == [f"account-1 {n}" for n in range(4)]
+    assert "Cancelled" not in world.bank.logged
+    assert "was cut off here: another attempt goes on" in world.bank.logged
 
 
 async def test_temporals_server_is_restarted(world: World) -> None:

@@ -1,6 +1,7 @@
 """A real Temporal server, and workers on it as processes: killed, frozen, of another version."""
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -113,6 +114,11 @@ class Bank:
         return self.ledger.read_text().splitlines()
 
     @property
+    def logged(self) -> str:
+        """What its workers warned of."""
+        return (self.ledger.parent / "log").read_text()
+
+    @property
     def doubled(self) -> int:
         """Charges made more than once."""
         return sum(count - 1 for count in Counter(self.lines).values())
@@ -151,6 +157,8 @@ class WorkerProcess:
 
 def _work(url: str, folder: str, address: str, task_queue: str, version: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    logging.basicConfig(filename=Path(folder) / "log", level=logging.WARNING)
 
     async def work() -> None:
         client = await Client.connect(address)
