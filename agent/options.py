@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """What few agents need: `Agent(…, options=AgentOptions(queue="reports"))`."""
+    """What few agents need: `Agent(…, options=AgentOptions(queue="reports"))`.
+
+    `budgets={"owner": Limits(cost_usd=5)}` limits the day of each owner, `"queue"` that of each queue. Runs without an
+    owner share one, in whatever queue: that is one budget over all queues if no run has an owner.
+    """
 
     queue: str = QUEUE
     """Whose workers carry out submitted and scheduled runs."""

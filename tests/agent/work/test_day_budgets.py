@@ -42,6 +42,22 @@ async def spent(agent: Agent, scope: str, name: str) -> dict[str, float]:
     return {each["key"]: each["spent"] for row in rows for each in row["meter"]}
 
 
+async def test_runs_without_an_owner_share_one_budget_in_all_queues(tmp_path: Path) -> None:
+    """41.5: so `owner` alone is one budget over two queues; an owner has another one."""
+    url, budgets = fresh_url("sqlite", tmp_path), {"owner": Limits(model_calls=2)}
+
+    def agent_in(queue: str) -> Agent:
+        model = ScriptedModel(roles={"triage": [answer("ok")] * 4}, strict=False)
+        options = AgentOptions(queue=queue, budgets=budgets)
+        return Agent(model, storage=url, settings={"on_exhausted": "stop"}, options=options)
+
+    async with agent_in("one") as one, agent_in("two") as two:
+        runs = [await agent.start("say ok") for agent in (one, two, one, two)]
+        assert [run.status for run in runs] == ["answered", "answered", "exhausted", "exhausted"]
+        assert (await two.start("say ok", owner="ann")).status == "answered"
+        assert (await spent(one, "owner", ""))["model_calls"] == 2
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_runs_of_an_owner_share_the_day_and_a_person_extends_it(kind: str, tmp_path: Path) -> None:
     """41.5: the second run of an owner finds the day used up, asks, and goes on with more; others have their own."""
