@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from referencing.exceptions import Unresolvable
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 
+log: logging.Logger = logging.getLogger("donewhen.openapi")
 Json = dict[str, Any]
 Place = Literal["path", "query", "header", "cookie", "body"]
 
@@ -192,9 +194,14 @@ class Document:
         items = ((str(path), self._follow(item)) for path, item in self._document["paths"].items())
         found = [(path, method, self._follow(item[method])) for path, item in items for method in METHODS
                  if isinstance(item.get(method), Mapping) and method not in WITHOUT_TOOL]  # fmt: skip
-        taken, names = set[str](), dict[tuple[str, str], str]()
+        first, names = dict[str, str](), dict[tuple[str, str], str]()
         for path, method, about in sorted(found, key=lambda each: each[:2]):
-            names[path, method] = _free_name(str(about.get("operationId") or _name_of(method, path)), taken)
+            own, place = str(about.get("operationId") or _name_of(method, path)), f"{method.upper()} {path}"
+            names[path, method] = name = _free_name(own, {*first})
+            if name != own:
+                other = first[legal_name(own)]
+                log.warning("two operations have the name %s: %s keeps it, %s is %s", own, other, place, name)
+            first[legal_name(name)] = place
         return names
 
     def _server(self, item: Json, about: Json) -> str | None:

@@ -6,7 +6,6 @@ became of it, and a check can prove it.
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from donewhen.agent.openapi.document import (
     Operation,
     Parameter,
     load_document,
+    log,
 )  # fmt: skip
 from donewhen.agent.openapi.undo import GONE, NO_WAY_BACK, ApiUndo, find_way_back
 from donewhen.agent.tools import described_tool
@@ -44,7 +44,6 @@ from donewhen.state.values import is_too_deep, same_json
 if TYPE_CHECKING:
     import httpx
 
-log: logging.Logger = logging.getLogger("donewhen.openapi")
 Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Headers, or a function that returns the current ones, for a token that is renewed. They are stored nowhere."""
 MOST_BYTES = 5_000_000
@@ -121,7 +120,8 @@ def openapi_tools(
             seconds for each wait), and `Settings.tool_seconds` cuts the call.
         read_back: Whether changes are compared with what a GET of the same path says.
 
-    **Names and arguments.** Without an `operationId` the name is made of method and path, `get_orders_order`.
+    **Names and arguments.** Without an `operationId` the name is made of method and path, `get_orders_order`. Of two
+    operations with one name, the second, by path and method, gets a number, `get_order_2`; the log says which is which.
     Arguments are the parameters of path, query, headers and cookies, lists and objects as `style` and `explode` say
     (`deepObject`, `spaceDelimited` and `pipeDelimited` too), and the fields of a JSON or form body without those that
     are `readOnly`; `body` is the whole, if that is no object, or if a field has the name of a parameter. Path

@@ -834,6 +834,20 @@ def test_names_do_not_go_by_the_order_of_the_document() -> None:
     ] * 2
 
 
+def test_operations_with_one_name_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """V12: whoever makes the tools is told which operation has which name, of two and of three, once each."""
+    operation = {"operationId": "dog"}
+    pet = {"parameters": [{"name": "id", "in": "path"}], "delete": operation}
+    paths = {"/pets/{id}": pet, "/dogs": {"put": operation, "post": operation, "get": {}}}
+    document: Any = {"openapi": "3.1.0", "paths": paths}
+    tools = openapi_tools(document, base_url="http://127.0.0.1")
+    assert {*(tool.name for tool in tools)} >= {"dog", "dog_2", "dog_3", "get_dogs"}
+    assert [record.message for record in caplog.records] == [
+        "two operations have the name dog: POST /dogs keeps it, PUT /dogs is dog_2",
+        "two operations have the name dog: POST /dogs keeps it, DELETE /pets/{id} is dog_3",
+    ]
+
+
 async def test_options_of_the_wrong_type_are_refused() -> None:
     """X21: a key that is not set, and a name that is no list of names; a function's are refused at the call."""
     with pytest.raises(ToolError, match="the header Authorization is None"):
