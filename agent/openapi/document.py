@@ -54,6 +54,8 @@ class Parameter:
     explode: bool = True
     as_json: bool = False
     """True if its value is sent as JSON text."""
+    filled_in: bool = False
+    """True if its value is added to each call, so that it is no argument of the tool."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,18 @@ class Operation:
         headers = (each for each in self.parameters if each.place == "header")
         return next((each.argument for each in headers if each.name.lower() == "if-match"), "")
 
-    def without_need_of_version(self) -> "Operation":
-        """Return the operation with an optional If-Match, because it is filled in."""
+    def with_version_filled_in(self) -> "Operation":
+        """Return the operation with an If-Match that is no argument of the tool."""
         name = self.version_argument
-        parameters = [replace(each, required=each.required and each.argument != name) for each in self.parameters]
-        return replace(self, parameters=parameters)
+        filled = [
+            replace(each, required=False, filled_in=True) if each.argument == name else each for each in self.parameters
+        ]
+        return replace(self, parameters=filled)
 
     def at_version(self, arguments: Json, version: str) -> Json:
-        """Return the arguments, with this ETag as If-Match if the operation has one and nothing was given."""
-        return {self.version_argument: version, **arguments} if version and self.version_argument else arguments
+        """Return the arguments with this ETag as If-Match, if the operation has one; without any if it is ""."""
+        others = {name: value for name, value in arguments.items() if name != self.version_argument}
+        return {**others, self.version_argument: version} if version and self.version_argument else others
 
     def place_of(self, arguments: Mapping[str, Any]) -> Json:
         """Return the values of the path in a call's arguments, by their names in the path."""
@@ -140,11 +145,12 @@ class Operation:
 
     def arguments_schema(self) -> Json:
         """Return the JSON Schema of the arguments."""
-        properties = {each.argument: each.schema for each in self.parameters}
+        own = [each for each in self.parameters if not each.filled_in]
+        properties = {each.argument: each.schema for each in own}
         if self.key:
             properties[KEY_ARGUMENT] = {"type": "string"}
         schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
-        if required := [each.argument for each in self.parameters if each.required]:
+        if required := [each.argument for each in own if each.required]:
             schema["required"] = required
         return {**schema, "$defs": self.definitions} if self.definitions else schema
 

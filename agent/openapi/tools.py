@@ -57,9 +57,12 @@ CHARS_OF_ESCAPED = 6
 """The most characters of one character of a key where it is escaped, as in JSON."""
 SHORTEST_HIDDEN = 6
 """The fewest characters of a key that is hidden in answers; a shorter one would also be found by chance."""
+CUT_OFF = "the call was cut off before an answer came"
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE_STATUSES = (404, 410)
+CHANGING = ("put", "patch", "delete")
+"""The methods that change the object at their path, so that its GET reads the change back."""
 TOTALS = ("x-total-count", "x-total")
 """Headers by which APIs say how many there are on all pages."""
 MOST_OF_LINK, MOST_DIGITS = 500, 16
@@ -106,7 +109,8 @@ def openapi_tools(
             host, of its own, else of its path, else of the document, with the variables' defaults. A relative one, or
             none, is below the address from which the document was fetched.
         headers: What goes with every request, for keys and tokens: no model sees it. The value here is sent, whatever
-            `client` or the document says. What is named here is no argument any more, so a model cannot choose it. A
+            `client` or the document says; an `Authorization` in place of `client`'s `auth`, which is not asked then,
+            and of a user in the address. What is named here is no argument any more, so a model cannot choose it. A
             function, also async, is called before each request, so its names are not known now: it counts as giving
             every key of the document's security schemes, and cookies that are keys. Another header of it is sent too,
             but stays an argument, whose value is overwritten.
@@ -116,8 +120,9 @@ def openapi_tools(
             `follow_redirects` does not count: a redirect is an ApiError, of a GET too, so that keys go nowhere else.
         seconds: The time of each request, from beginning to end. It also counts with `client`, whose hooks and
             transport wait within it; and a call may then take longer than `Settings.tool_seconds`: one that is read
-            back makes three requests. Without it there are 60 seconds, or the limits of `client` (httpx's own are 5
-            seconds for each wait), and `Settings.tool_seconds` cuts the call.
+            back makes three requests, GET, the change, and GET. (The API sees more GETs before, for the difference: one
+            when the call begins, and two if people are asked, before and after.) Without it there are 60 seconds, or
+            the limits of `client` (httpx's own are 5 seconds for each wait), and `Settings.tool_seconds` cuts the call.
         read_back: Whether changes are compared with what a GET of the same path says.
 
     **Names and arguments.** Without an `operationId` the name is made of method and path, `get_orders_order`. Of two
@@ -132,24 +137,31 @@ def openapi_tools(
     `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and
     `total`; a list becomes `items`. The result of a 202 has `location` and `retry_after`: nobody waits or asks again by
     itself. Where the document describes the result, fields with a `format`, an `id`, and those with the name of a path
-    parameter name something for later calls. A redirect is an error, except a 303, which counts as done.
+    parameter name something for later calls. A redirect is an error, except a 303, which counts as done. A change that
+    is read back has `status`, `result` and `read_back`. If an error came, or nothing, and the read shows the change all
+    the same, it has in place of the first two `answered`, the status (null: no answer came), and `error`, what was
+    said.
 
     **Effects.** GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by
     `x-effect`: a `POST /search` with `x-effect: read` is a read, which asks nobody, may be called while planning, and
     has the `next` page. `Agent(effects={"search": "read"})` changes the effect too, but not the result. What is no read
-    asks as any other tool does: by `Settings.approvals`, or `tool.metadata["asks"]`. GraphQL can be described as a GET
-    with the argument `query`, which must not change anything there, and a POST.
+    asks as any other tool does: by `Settings.approvals`, or `tool.metadata["asks"]`, a function of the arguments that
+    returns True, or None where the arguments decide as usual (False: they do not even ask if they have no source).
+    GraphQL can be described as a GET with the argument `query`, which must not change anything there, and a POST.
 
     **Keys of calls.** A header parameter `Idempotency-Key` or `X-Idempotency-Key`, or one with
-    `x-idempotency-key: true`, has the key of the call, which is the same when the call is made again after a crash. One
-    that the document does not declare is not sent: add it to the operation's `parameters`.
+    `x-idempotency-key: true`, has the key of the call, which is the same when the call is made again: after a crash, or
+    by the model after a lost answer. One that the document does not declare is not sent: add it to the operation's
+    `parameters`.
 
     **Changes.** With `read_back`, PUT, PATCH and DELETE beside a GET of the same path, which needs nothing else, say
     how they changed the object, show people what they replace, answer whether an interrupted call took effect, and have
     a check, `<get>_shows`, with `fields`, or with `gone: true` for an object that must not exist. Where a call asked
-    and the object changed since people saw the difference, it is not made, and asks anew; an approved plan whose calls
-    do not ask holds for whatever is there. `If-Match` has the ETag of the read just before the change. A 412 is an
-    ApiError that the model reads; if it calls again and that asks, people see the difference to what is there then.
+    and what it replaces changed since people saw the difference, it is not made, and asks anew: a field that the call
+    sends, or, at a DELETE, any of the object. An approved plan whose calls do not ask holds for whatever is there.
+    `If-Match` has the ETag of the read just before the change, is not sent where that has none, and is no argument;
+    without such a GET it is one. A 412 is an ApiError that the model reads; if it calls again and that asks, people see
+    the difference to what is there then.
 
     **Answers later.** The document is a part of the approval as far as the request goes: if an operation's server,
     method, path or arguments differ when a question is answered, `resume` raises `donewhen.errors.ToolMissing`, a
@@ -176,7 +188,10 @@ def openapi_tools(
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
     _warn_of_keys((each for each in operations if only is None or each.name in only), api.keys)
     readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
-    operations = [each.without_need_of_version() if each.path in readers else each for each in operations]
+    reader_of = {
+        each.name: readers[each.path] for each in operations if each.method in CHANGING and each.path in readers
+    }
+    operations = [each.with_version_filled_in() if each.name in reader_of else each for each in operations]
     by_place = {(each.method, each.path): each for each in operations}
     named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
     made, checked = list[BaseTool](), dict[str, Operation]()
@@ -186,7 +201,7 @@ def openapi_tools(
                 raise ToolError(
                     f"the document names no server with a host for {operation.name}: pass base_url='https://…'"
                 )
-            reader = readers.get(operation.path) if operation.method in ("put", "patch", "delete") else None
+            reader = reader_of.get(operation.name)
             back = find_way_back(operation, by_place) if read_back else None
             back_reader = readers.get(back.path) if back else None
             undo = (
@@ -230,6 +245,8 @@ class _Api:
             owners = await owners
         options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
+        if "authorization" in options["headers"]:  # the owner's: no document declares it
+            options["auth"] = httpx.Auth()  # which sends the request as it is; with None, a user in the address counts
         secrets = _secrets([*owners.items(), *self.params.items()], self.keys)
         seconds = self.seconds or (None if self.client else SECONDS)
         if seconds:
@@ -538,20 +555,31 @@ def _tool(
 
 
 async def _change(api: _Api, operation: Operation, reader: Operation, arguments: Json, undo: ApiUndo | None) -> Json:
-    """Read an object, change it, and read it again; return the result, and how each field changed."""
+    """Read an object, change it, and read it again; return the result, and how each field changed.
+
+    An error that leaves open what was done is a part of the result if the object shows the change, else it is raised.
+    """
     place = operation.place_of(arguments)
     before, version = await _look_at(api, reader, place)
     kept_change = await undo.keep(arguments, before) if undo else None
+    failure: Exception | None = None
     try:
         status, result, _ = await api.send(operation, operation.at_version(arguments, version))
+        report: Json = {"status": status, "result": result}
     except Exception as error:
-        if kept_change and proves_no_effect(error):
-            await kept_change.forget()
-        raise
+        if proves_no_effect(error):
+            if kept_change:
+                await kept_change.forget()
+            raise
+        failure, answered = error, error.status_code if isinstance(error, ApiError) else None
+        report = {"answered": answered, "error": describe_error(error)[:MOST_TOLD]}
     after = await _look(api, reader, place)
+    shown = _compare(operation, arguments, before, after)
+    if failure and not shown["as_asked"]:
+        raise failure
     if kept_change:
         await kept_change.note_result(after)
-    return {"status": status, "result": result, "read_back": _compare(operation, arguments, before, after)}
+    return {**report, "read_back": shown}
 
 
 def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> Json:
@@ -649,7 +677,8 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
     """Return the object if an interrupted change is visible in it, False if it is not, None if that is unknown."""
     seen = _compare(operation, arguments, None, await _look(api, reader, operation.place_of(arguments)))
     if seen["as_asked"]:
-        return {"read_back": {name: value for name, value in seen.items() if name != "changed"}}
+        seen.pop("changed", None)  # what was there before is not known
+        return {"answered": None, "error": CUT_OFF, "read_back": seen}
     return False if seen["as_asked"] is False else None
 
 
@@ -700,8 +729,9 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
     }  # fmt: skip
     if reader.definitions:
         schema["$defs"] = reader.definitions
+    shows = f"`GET {reader.path}` shows these values (nothing, if `gone`)"  # the owner may rename the tool of the GET
     about = {
-        "description": f"Succeeds when {reader.name} shows these values (nothing, if `gone`), else fails. For checks.",
+        "description": f"Succeeds when {shows}, else fails. For checks.",
         "input_schema": schema,
         "effect": "read",
     }

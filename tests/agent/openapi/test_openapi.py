@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,51 @@ async def test_a_header_that_cannot_be_sent_is_not_shown(value: str) -> None:
         assert server.lines == []
 
 
+async def test_a_model_does_not_choose_the_version_that_it_changes() -> None:
+    """X21, X28: `If-Match` is filled in and no argument where the object is read before; also for a second change, and
+    nothing is sent where the object has no version. Without such a read, or beside it at a POST, it stays an argument.
+    """
+    document = things(fields("a"))
+    operations = document["paths"]["/things/{id}"]
+    operations["post"] = {"operationId": "act"}
+    for method in ("patch", "delete", "post"):
+        operations[method]["parameters"] = [{"name": "If-Match", "in": "header", "required": method != "patch"}]
+    versions = iter(['"1"', '"2"', '"2"', '"3"', "", ""])
+
+    def respond(sent: Any) -> Any:
+        return (200, {"a": 0}, {"ETag": next(versions)}) if sent.line.startswith("GET") else (200, {})
+
+    with ApiServer(answer=respond) as server:
+        tools = tools_of(document, server)
+        assert {name for name, tool in tools.items() if "If-Match" in tool.args} == {"act"}
+        for value in ("*", '"0"', "*"):
+            await tools["change"].ainvoke({"id": "1", "a": 1, "If-Match": value})
+        sent = [each.headers.get("if-match") for each in server.sent if each.line.startswith("PATCH")]
+        assert sent == ['"1"', '"2"', None]
+        alone = tools_of(document, server, read_back=False)
+        assert {name for name, tool in alone.items() if "If-Match" in tool.args} == {"act", "change", "remove"}
+        await alone["change"].ainvoke({"id": "1", "a": 1, "If-Match": "*"})
+        assert server.sent[-1].headers["if-match"] == "*"
+
+
+@pytest.mark.parametrize("owners", [{"authorization": f"Bearer {TOKEN}"}, lambda: {"Authorization": f"Bearer {TOKEN}"}])
+async def test_the_owners_authorization_comes_before_those_of_client_and_address(owners: Any) -> None:
+    """X20: `headers=` is sent whatever `auth` of the client, or the user in the address, would send; where it has no
+    Authorization, theirs is, which others of the owner's headers do not change.
+    """
+    with ApiServer(answer=lambda _: (200, {})) as server:
+        address = server.url.replace("//", "//ann:pw@")
+        kept = httpx.AsyncClient(auth=("bob", "pw"))
+        for client, url in ((kept, server.url), (None, address), (kept, address)):
+            for headers in (owners, {"X-Trace": "1"}):
+                (tool, *_) = openapi_tools(PAYMENTS, base_url=url, client=client, headers=headers)
+                await tool.ainvoke({})
+        sent = [each.headers["authorization"] for each in server.sent]
+        assert sent[::2] == [f"Bearer {TOKEN}"] * 3
+        assert [b64decode(each.removeprefix("Basic ")) for each in sent[1::2]] == [b"bob:pw", b"ann:pw", b"bob:pw"]
+        await kept.aclose()
+
+
 async def test_the_owners_headers_come_last() -> None:
     """X20: a header of the owner replaces the same one of the document, however it is spelled."""
     with ApiServer(answer=lambda _: (200, {})) as server:
@@ -334,6 +380,7 @@ async def test_a_check_proves_that_something_is_gone() -> None:
     with ApiServer(objects={"/things/1": {}}, answer=lambda sent: (403, {}) if "/9" in sent.line else None) as server:
         tools = tools_of(things(), server)
         check = tools["thing_shows"]
+        assert check.description.startswith("Succeeds when `GET /things/{id}` shows these values")
         assert await check.ainvoke({"id": "1", "gone": True}) == "It is still there."
         assert (await tools["remove"].ainvoke({"id": "1"}))["read_back"] == {"as_asked": True, "found": False}
         assert (await check.ainvoke({"id": "1", "gone": True})).startswith("it is gone: GET /things/{id} answered 404")
@@ -428,6 +475,42 @@ async def test_a_change_whose_answer_is_lost_is_looked_up(kept: bool) -> None:
         assert (run.status, run.pending) == ("completed", ())
         assert server.objects[ISSUE]["state"] == "closed"
         assert len(server.changes) == (1 if kept else 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "answered", "error"),
+    [
+        ((500, {"error": "oops"}), 500, '500 Internal Server Error: {"error": "oops"}'),
+        ((0, None), None, "Server disconn"),
+    ],
+)
+async def test_a_change_that_took_effect_says_that_its_answer_was_another(
+    answer: Any, answered: Any, error: str
+) -> None:
+    """X24, X28: where the API answered 500, or nothing, and the change can be read, the model reads both: of two
+    changes for each. One that cannot be read is the error, and one that a crash cut off says that no answer came.
+    """
+
+    def respond(sent: Any) -> Any:
+        if sent.line.startswith("PATCH"):
+            server.objects[sent.line.split()[1]] |= json.loads(sent.body) if "/9" not in sent.line else {}
+            return answer
+        return None
+
+    with ApiServer(objects={f"/things/{id}": {"a": 0} for id in (1, 2, 9)}, answer=respond) as server:
+        change = tools_of(things(fields("a")), server)["change"]
+        for id in ("1", "2"):
+            found = await change.ainvoke({"id": id, "a": 1})
+            assert (found["answered"], error in found["error"]) == (answered, True), found
+            assert found["read_back"] == {"as_asked": True, "changed": {"a": {"from": 0, "to": 1}}}
+            probed = await (change.metadata or {})["probe"]({"id": id, "a": 1})
+            assert (probed["answered"], probed["read_back"]) == (None, {"as_asked": True})
+            assert "cut off" in probed["error"]
+        if answered:
+            assert str(await change.ainvoke({"id": "9", "a": 1})).startswith("PATCH /things/{id} answered 500")
+        else:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await change.ainvoke({"id": "9", "a": 1})
 
 
 @pytest.mark.parametrize("method", ["put", "delete"])
