@@ -34,7 +34,7 @@ from donewhen.graph.executors.executor import Card, Executor, Handoff, Report
 from donewhen.graph.people.interjections import IN_PLANNING, RUN
 from donewhen.graph.step.calls import OBSERVATION
 from donewhen.graph.tools.certain import Unanswered
-from donewhen.graph.tools.effects import IS_UNKNOWN
+from donewhen.graph.tools.effects import without_advice
 from donewhen.graph.tools.hooks import Ask, Hooks, Note, Refuse
 from donewhen.graph.tools.toolbox import USERS_TEXT
 from donewhen.state.channels import Json
@@ -366,7 +366,7 @@ class _RecordedExecutor:
 
 def _unanswered(row: Json) -> Unanswered:
     """Return the error of a recorded call whose effect is unknown; the run says again that it is."""
-    return Unanswered(row["text"].removesuffix(f"\n{IS_UNKNOWN}"))
+    return Unanswered(without_advice(row["text"]))
 
 
 def _key(value: Any) -> str:

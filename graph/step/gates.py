@@ -21,7 +21,7 @@ from donewhen.graph.step.leave import Reason, Traces, approval_pause
 from donewhen.graph.step.texts import Texts, known_entries
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
-from donewhen.graph.tools.effects import IS_UNKNOWN, Place, base_of, content_key, differences, replaced_texts
+from donewhen.graph.tools.effects import Place, base_of, content_key, differences, replaced_texts, without_advice
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step
 from donewhen.state.consent import Argument, Sources, lacks_source
@@ -407,7 +407,7 @@ def _failed_before(call: Call, context: StepContext) -> str:
     equal = [each for each in context.entries if _is_equal_write(each, call) and each.get("made") is not False]
     if not equal or equal[-1]["ok"]:
         return ""
-    text = " ".join(equal[-1]["text"].removesuffix(IS_UNKNOWN).split())[:MOST_CHARS]
+    text = " ".join(without_advice(equal[-1]["text"]).split())[:MOST_CHARS]
     key = "unknown_before" if equal[-1].get("unknown") else "failed_before"
     return say(context.state["language"], "call", key, text=text)
 

@@ -61,6 +61,7 @@ PAGE = 500
 BEGAN = "It is unknown whether this took effect: it began, and no result came."
 IS_UNKNOWN = f"{BEGAN} Find that out before you do it again; the same call once more asks the user."
 MAY_BE_REPEATED = f"{BEGAN} The same call once more does no harm."
+HAS_KEY = f"{BEGAN} The same call once more is safe: it is made with the same key, so that it happens once."
 WITHIN = "__donewhen_within"
 """Configuration key of an executor's run on another run's thread; the value names the executor."""
 FURTHEST = 1000
@@ -601,7 +602,13 @@ async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: b
         return replace(probed, spent=outcome.spent)
     if probed is False:
         return replace(outcome, unknown=False)
-    return replace(outcome, text=f"{outcome.text}\n{IS_UNKNOWN if effect.tool.effect == 'write' else MAY_BE_REPEATED}")
+    of_write = HAS_KEY if effect.tool.keyed else IS_UNKNOWN
+    return replace(outcome, text=f"{outcome.text}\n{of_write if effect.tool.effect == 'write' else MAY_BE_REPEATED}")
+
+
+def without_advice(text: str) -> str:
+    """Return the text of a call with an unknown outcome without the sentences that say so."""
+    return text.rpartition(f"\n{BEGAN}")[0] or text
 
 
 def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:

@@ -663,6 +663,29 @@ async def test_the_key_of_a_call_is_sent_where_it_is_declared() -> None:
         assert server.sent[0].body == "charge=ch_1&amount=500"
 
 
+async def test_a_call_with_a_key_whose_answer_is_lost_may_be_made_again() -> None:
+    """X24: the model reads that the same call is safe; of two lost answers each is made again, unasked, with the key
+    that it had."""
+    answers = iter([(0, None), (0, None), (201, {"id": "re_1"}), (201, {"id": "re_2"})])
+    with ApiServer(answer=lambda _: next(answers)) as server:
+        step = {"content": "Refund 500 and 600 of ch_1", "done_when": "Refunded", "tools": ["PostRefunds"]}
+        made = [call("PostRefunds", charge="ch_1", amount=amount) for amount in (500, 600, 500, 600)]
+        work = [*made, finish_step("Refunded.", ("s1.3", "re_1"))]
+        model = ScriptedModel(roles={"triage": [submit_plan([step])], "execute": work})
+        tools = openapi_tools(PAYMENTS, base_url=server.url)
+        async with Agent(
+            model, tools, storage="memory:", settings={"verification": "grounded", "confirm": "never"}
+        ) as agent:
+            run = await agent.start("Refund 500 and 600 of ch_1")
+            texts = [each["text"] for each in (await agent.conversation(run)).observations]
+        assert (run.status, run.pending) == ("completed", ())
+        for text in texts[:2]:
+            assert "unknown whether this took effect" in text
+            assert "The same call once more is safe: it is made with the same key" in text
+        keys = [each.headers["idempotency-key"] for each in server.sent]
+        assert (keys[:2], len({*keys})) == (keys[2:], 2)
+
+
 def refunds(
     server: str = "http://shop.test/v1", path: str = "/refunds", method: str = "post", place: str = "body", **more: Any
 ) -> dict[str, Any]:
