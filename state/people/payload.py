@@ -74,7 +74,7 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     for key in _long_arguments(call):
         if key not in pair:
             changes.append(TextChange(key, escape_unseen(diffs.get(key) or arguments[key]), is_diff=key in diffs))
-    others = (key for key in diffs if not isinstance(arguments.get(key), str))
+    others = (key for key in diffs if key not in (*_long_arguments(call), *pair))
     changes += [TextChange(key, escape_unseen(diffs[key]), is_diff=True) for key in others]
     return [*changes, TextChange(PROGRAM, escape_unseen(call["code"]), is_diff=False)] if call.get("code") else changes
 
@@ -112,9 +112,8 @@ def _arguments_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _long_arguments(call: Mapping[str, Any]) -> list[str]:
-    diffs = call.get("diffs") or {}
     texts = ((key, text) for key, text in _arguments_of(call).items() if isinstance(text, str))
-    return [key for key, text in texts if "\n" in text or len(text) > LINE_CHARS or key in diffs]
+    return [key for key, text in texts if "\n" in text or len(text) > LINE_CHARS]
 
 
 def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:

@@ -583,9 +583,15 @@ async def test_people_see_what_a_change_replaces() -> None:
 
 
 async def test_people_see_what_numbers_and_objects_replace() -> None:
-    """V12: the difference is shown for a number and for a nested object too, not only for texts."""
+    """V12: the difference is shown for a number and for a nested object too, not only for texts. What is short stands
+    in its place among the arguments, too."""
     home = {"street": "A 1", "zip": "1"}
-    fields = {"amount": {"type": "number"}, "home": {"type": "object"}, "tags": {"type": "array", "items": {}}}
+    fields: dict[str, Any] = {
+        "amount": {"type": "number"},
+        "home": {"type": "object"},
+        "tags": {"type": "array", "items": {}},
+    }
+    fields |= {"status": {"type": "string"}, "note": {"type": "string"}}
     body = {"content": {"application/json": {"schema": {"type": "object", "properties": fields}}}}
     id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     path = {
@@ -594,8 +600,11 @@ async def test_people_see_what_numbers_and_objects_replace() -> None:
         "put": {"operationId": "put_it", "requestBody": body, "responses": {}},
     }
     document = {"openapi": "3.1.0", "paths": {"/things/{id}": path}}
-    with ApiServer(objects={"/things/1": {"amount": 4.0, "home": home, "tags": [1]}}) as server:
-        change = call("put_it", id="1", amount=40, home={**home, "street": "B 2"}, tags=[1])
+    with ApiServer(
+        objects={"/things/1": {"amount": 4.0, "home": home, "tags": [1], "status": "open", "note": "a"}}
+    ) as server:
+        more = {"tags": [1], "status": "waiting", "note": "b" * 300}
+        change = call("put_it", id="1", amount=40, home={**home, "street": "B 2"}, **more)
         step = {"content": "Change thing 1", "tools": ["put_it"]}
         model = ScriptedModel(roles={"triage": [submit_plan([step])], "execute": [change]})
         tools = openapi_tools(document, base_url=server.url)
@@ -605,6 +614,9 @@ async def test_people_see_what_numbers_and_objects_replace() -> None:
         assert "-4.0\n+40\n" in text
         assert '- "street": "A 1",\n+ "street": "B 2",\n' in text
         assert "tags:" not in text
+        assert '"status": "waiting"' in text
+        assert "-open\n+waiting\n" in text
+        assert '"note": "(300 characters, below)"' in text
 
 
 async def test_people_see_what_a_deletion_takes_away() -> None:
