@@ -75,15 +75,24 @@ async def test_a_plain_loop_that_breaks_frees_the_thread(storage: Storage) -> No
 
 async def test_a_run_that_goes_on_unheard(storage: Storage) -> None:
     """L1: `on_leave="continue"`: the run ends by itself; until then the thread is busy."""
-    agent, outbox = working(storage)
+    sent, held = list[str](), asyncio.Event()
+
+    async def send(to: str, text: str) -> str:
+        """Send a message."""
+        await held.wait()
+        sent.append(text)
+        return f"sent to {to}"
+
+    agent = Agent(sending(HI, BYE, tools=["send"]), [send], storage=storage, settings=ALONE)
     stream = agent.stream("Write to ann and bob", thread_id="t", on_leave="continue")
     await until(stream, "step_started")
     await stream.aclose()
     with pytest.raises(ThreadBusy):
         await agent.resume("t")
+    held.set()
     while (await agent.get("t")).status == "running":  # noqa: ASYNC110 - only the storage knows
         await asyncio.sleep(0)
-    assert len(outbox.sent) == 2
+    assert sent == ["hi", "bye"]
 
 
 @pytest.mark.parametrize("how", ["block", "result"])
