@@ -198,12 +198,15 @@ def lacking_tools(
     steps = pause.tools_after(values, answer)
     if not (missing := dict.fromkeys(name for each in steps for name in executors.missing(*each))):
         return ""
-    texts = [say(language, "unclear", "lacks_tools", id=pause.id, names=", ".join(missing))]
     shown = {executor or "": ShownTool() for executor, _ in steps}
     shown |= {name: one for _, tools in steps for name, one in tools.items()}
+    now = {name: executors.tool_now(name) for name in missing}
+    moved = [
+        moved_line(name, shown[name], now[name], language) for name in missing if not shown[name].covers(now[name])
+    ]
+    key = "other_tools" if len(moved) == len(missing) else "lacks_tools"
+    texts = ["; ".join([*moved, say(language, "unclear", key, id=pause.id, names=", ".join(missing))])]
     for name in missing:
-        if not shown[name].covers(now := executors.tool_now(name)):
-            texts.append(moved_line(name, shown[name], now, language))
         if others := executors.names_at_servers(name):
             texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))
     return ". ".join(texts)

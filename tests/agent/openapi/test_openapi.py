@@ -757,8 +757,12 @@ async def test_an_approval_is_for_the_request_that_was_shown(
     assert "shop.test" in run.pending[0]["text"]
     assert "ann:pw" not in str(run)
     if why:
-        with pytest.raises(ToolMissing, match=why):
+        with pytest.raises(ToolMissing, match=why) as refused:
             await answer(changed, run)
+        assert str(refused.value).startswith(why)
+        assert "needs refund as before: answer with the former tool (of an HTTP API: the former document)" in str(
+            refused.value
+        )
         assert sent == []
         changed = refunds()
     assert (await answer(changed, run)).status == "completed"
