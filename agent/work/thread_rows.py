@@ -188,9 +188,9 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
     if run.outcome and run.status not in SUCCEEDED:
         fields["reason"] = _cut(conceal(run.outcome["reason"]), QUESTION_CHARS)
-    if run.status == "running":  # it was drained, perhaps before it began
+    if run.status == "running":  # it was drained, perhaps before it began: the row keeps its request
         by_worker = {"status": "queued", "due": DUE_FIRST}
-        fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED}
+        fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED, "request": row.get("request")}
     await update_row(store, run.thread_id, row, tries=0, **asked, **fields, **change)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.tools import ToolException
 from langgraph.types import Command
 
@@ -20,6 +21,7 @@ from donewhen import (
     UnknownThread,
     wait,
 )
+from donewhen.agent.storage import open_storage
 from donewhen.receipts import export_receipt
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
@@ -256,6 +258,23 @@ async def test_a_drained_run_goes_on(storage: Storage) -> None:
     run = await agent.resume("t")
     assert (run.status, [sent["to"] for sent in outbox.sent]) == ("completed", ["ann", "bob"])
     model.assert_exhausted()
+
+
+async def test_a_request_that_was_drained_before_its_first_node_is_known_by_its_id(tmp_path: Path) -> None:
+    """F4, C06: as where Temporal gives an attempt up: sent again, it is carried out, by whoever has the thread then."""
+
+    class Drains(AsyncCallbackHandler):
+        async def on_chain_start(self, *_: Any, **__: Any) -> None:
+            agent.drain()
+
+    storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
+    agent = Agent(ScriptedModel([answer("Hello.")]), storage=storage)
+    run = await agent.start("Say hello", thread_id="t", request_id="r", config={"callbacks": [Drains()]})
+    assert run.status == "running"
+    other = Agent(ScriptedModel([answer("Hello.")]), storage=storage)
+    run = await other.start("Say hello", thread_id="t", request_id="r")
+    run = await other.resume(run) if run.status == "running" else run
+    assert (run.status, run.answer, run.goal) == ("answered", "Hello.", "Say hello")
 
 
 async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> None:
