@@ -312,7 +312,7 @@ def _pause_summary(pause: Pause) -> Json:
     asked = load_pause(pause).but(meanwhile=[])  # `show_asked` adds what others say
     if isinstance(asked, CallPause):
         summary |= {"tool": asked.tool, "arguments": _short_arguments(asked.arguments or {})}
-    summary |= {key: pause[key] for key in ("schema", "language") if key in pause}
+    summary |= {key: pause[key] for key in ("schema", "language", "about") if key in pause}
     summary |= asked.asked_of
     shown = _cut(conceal(asked.text()), TEXT_CHARS)
     return {**summary, "question": conceal(str(pause.get("question") or ""))[:QUESTION_CHARS], "text": shown}

@@ -24,7 +24,7 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.testing.crash import WRITTEN, Crash, Crashed, crashing
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
-from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.painting import Painting
 from tests.kit.runs import config
 from tests.kit.screens.shell import user_in
@@ -61,6 +61,20 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
         assert asked[1]["text"] == "Two?\n\n1. a\n2. b"
         assert [row["goal"] for row in await agent.pending(owner="bob")] == ["second"]
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
+
+
+async def test_a_list_tells_what_failed_from_what_a_model_asks(storage: Any) -> None:
+    """M11: by `about`, as the question itself does; a program answers the one and leaves the other to people."""
+    plan = submit_plan([{"content": "Pay", "done_when": "It is paid"}])
+    roles = {"triage": [plan, ask_user("Which?")], "execute": [give_up("the account is closed")]}
+    settings = {"confirm": "never", "on_failure": "ask"}
+    async with Agent(ScriptedModel(roles=roles), storage=storage, settings=settings) as agent:
+        await agent.start("Pay", thread_id="a")
+        await agent.start("What?", thread_id="b")
+        assert [(row["thread_id"], row.get("about")) for row in await agent.pending()] == [
+            ("a", "failure"),
+            ("b", None),
+        ]
 
 
 async def test_a_long_goal_is_whole_everywhere_but_in_lists(storage: Any) -> None:
