@@ -216,7 +216,7 @@ class Calls(CallContext, ABC, Generic[Change]):
         self.meters.clear()
         outcomes: dict[int, CallOutcome] = {}
         for number, result in zip(group, results, strict=True):
-            if isinstance(result, UnknownEffect):  # only a write returns it, and a write is alone in its group
+            if isinstance(result, UnknownEffect):  # a read never returns it, and any other is alone in its group
                 return result
             outcomes[number] = result
         return outcomes
@@ -568,13 +568,12 @@ async def refuse_or_make(context: CallContext, call: Call, id: str, ruling: Go |
         return CallOutcome(answered, f"Not run: {ruling.why}", error="answered" if answered else "rejected")
     if isinstance(ruling, Go) and (why := await _why_outdated(call, context)):
         ruling = No(why, unless_made=True, notes=ruling.notes)
-    if isinstance(ruling, Go):
-        await _tell_start(context, call, id)
-    return await make_call(context, call, id, ruling)
+    base = await _tell_start(context, call, id) if isinstance(ruling, Go) else ""
+    return await make_call(context, call, id, ruling, base)
 
 
-async def _tell_start(context: CallContext, call: Call, id: str) -> None:
-    """Tell people that a call begins, with what it replaces."""
+async def _tell_start(context: CallContext, call: Call, id: str) -> str:
+    """Tell people that a call begins, with what it replaces; return the digest of that, "" if the tool never says."""
     hide = partial(redact_json, call["args"])
     shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
     replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"])
@@ -582,13 +581,16 @@ async def _tell_start(context: CallContext, call: Call, id: str) -> None:
         shown["diffs"] = diffs
     step = context.caller.id if context.may_ask else None
     emit(context.runtime, "tool_started", id=id, step=step, tool=call["name"], **shown)
+    return "" if replaced is None else base_of(replaced)
 
 
-async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) -> CallOutcome | UnknownEffect:
+async def make_call(
+    context: CallContext, call: Call, id: str, ruling: Go | No, base: str = ""
+) -> CallOutcome | UnknownEffect:
     """Make the call; one with effects is made once, and its outcome is replayed if it was made before a crash.
 
-    `id` is that of its observation; a call that waits for a person gets another one when it is made again. Returns an
-    UnknownEffect if a person must decide whether to make it.
+    `id` is that of its observation; a call that waits for a person gets another one when it is made again. `base` is
+    the digest of what it is about to replace. Returns an UnknownEffect if a person must decide whether to make it.
     """
     caller, tool = context.caller, context.tools[call["name"]]
     place = (context.thread, caller.texts.turn, caller.id, caller.attempt, caller.rounds, call.get("position", 0))
@@ -601,7 +603,7 @@ async def make_call(context: CallContext, call: Call, id: str, ruling: Go | No) 
     if tool.effect == "read":
         outcome: CallOutcome | UnknownEffect = refused or await run(key)
     else:
-        outcome = await _run_once(context, Effect(key, call, tool, refused), id, run)
+        outcome = await _run_once(context, Effect(key, call, tool, refused, base), id, run)
     if isinstance(outcome, UnknownEffect) or outcome.artifact is None:
         return outcome
     return replace(outcome, artifact=storable_artifact(outcome))

@@ -5,7 +5,9 @@ When a node runs again after a crash, a known outcome is replayed. One rule hold
 probe, else by a person. `account_for` is the table of who accounts for what: the writes of finished steps, and those
 that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
 proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
-end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
+end `done`, of another branch of the thread's history, or of rounds that a crash lost. A call that may be made twice is
+decided by its probe too after a crash; a person decides if it did not take effect, and what it replaces is not what it
+was when the call began. Handoffs to an agent never have
 the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal; so does a call
 with another time limit, as a model makes it after one that ran out.
 
@@ -394,6 +396,8 @@ class Effect:
     refused: CallOutcome | None = None
     """What came of it if it must not be made now. What it did before a crash counts all the same, also if that is
     unknown."""
+    base: str = ""
+    """The digest of what it is about to replace; "" if nobody looked."""
 
     @property
     def handoff(self) -> bool:
@@ -495,6 +499,9 @@ async def _settle_earlier(
 
     What a person answered about that write decides first, then the call's key, then the tool's probe. If none of them
     does, a person is asked; so they are if an earlier request made it, because nothing is in doubt then.
+
+    A call that may be made twice is made again where its probe does not know, but not for something that took the place
+    of what it was to replace, which its probe cannot tell from a call that did nothing.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
@@ -506,17 +513,19 @@ async def _settle_earlier(
         and entry["state"] == "done"
         and (entry.get("confirmed") or entry.get("turn", log.turn) < log.turn)
     )
-    if entry and effect.tool.effect == "write" and not refuted and (known or not effect.tool.keyed):
+    is_write = effect.tool.effect == "write"
+    if entry and not refuted and (known or not effect.tool.keyed if is_write else entry["state"] != "done"):
         probed = None if known else await _probe(effect, effect.call["args"])
-        if probed is None:
-            return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallOutcome):
             return await _save_end(log, effect, probed, seen)
+        changed = not (effect.refused or effect.tool.keyed) and entry.get("base", effect.base) != effect.base
+        if probed is None if is_write else probed is False and changed:
+            return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
     once_more = entry is not None and effect.tool.keyed and not refuted
     if effect.refused:
         if entry is None:
             return effect.refused
-        if effect.tool.effect != "write" and entry["state"] == "intent":
+        if not is_write and entry["state"] == "intent":
             return await _keep_unknown(log, effect, effect.refused, seen)
         return await _save_end(log, effect, await _resolve_unknown(effect, effect.refused, once_more=once_more), seen)
     mine, racing = await log.intend(effect, seen.rows)
@@ -670,6 +679,8 @@ def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure
     entry: Json = {"state": state, "tool": effect.call["name"], "branch": log.place.dispatch, "step": log.step}
     if log.place.scope:
         entry |= {"scope": log.place.scope, "around": [*log.place.checkpoints]}
+    if effect.base:
+        entry["base"] = effect.base
     if effect.handoff:
         entry["about"] = (effect.tool.tool.metadata or {}).get("about") or {}
     # To name the call in questions and receipts, also if its process dies before it is observed.

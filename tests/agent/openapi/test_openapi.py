@@ -13,14 +13,16 @@ import httpx
 import pytest
 from langchain_core.tools import BaseTool
 
-from donewhen import Agent, ToolError
+from donewhen import Agent, StorageError, ToolError
 from donewhen.agent.openapi.tools import MOST_BYTES
+from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.errors import ToolMissing
 from donewhen.graph.tools.call import seconds_for
 from donewhen.openapi import ApiError, openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.flows import one_step
 from tests.kit.openapi import CALENDAR, ISSUES, PAYMENTS, ApiServer
+from tests.kit.runs import last_seen
 
 ISSUE = "/repos/ann/app/issues/7"
 EVENT = "/calendars/work/events/e1"
@@ -553,6 +555,52 @@ async def test_an_idempotent_change_whose_answer_is_lost_is_unknown_as_a_write_i
         if then == "unknown":
             assert "unknown whether this took effect" in told
             assert "does no harm" in told
+
+
+@pytest.mark.parametrize("approvals", ["each", "plan"])
+@pytest.mark.parametrize("found", ["gone", "as it was", "another"])
+async def test_a_deletion_that_a_crash_cut_off_is_looked_up(found: str, approvals: str) -> None:
+    """X24, R03: what is gone was deleted, and nothing is sent; what is there as it was is deleted now. Another object
+    that took the id meanwhile stays: after a question, or as a difference that nobody saw. Of two deletions, each."""
+    crash = Crash(None, only=["store"])
+
+    def cut(sent: Any) -> Any:
+        if sent.line == "DELETE /things/2" and not crash.at:
+            crash.at = len(crash.trace) + 1
+            return (204, None) if found == "as it was" else None
+        return None
+
+    with ApiServer(objects={f"/things/{id}": {"a": id} for id in (1, 2)}, answer=cut) as server:
+        work = [call("remove", id="1"), call("remove", id="2")]
+        ends = [lambda messages, _: finish_step("Removed.", last_seen(messages)), give_up("nobody knows")]
+        model = one_step([*work, *ends], content="Remove 1 and 2", tools=["remove"])
+        settings: Any = {"approvals": approvals, "confirm": "never", "on_exhausted": "stop"}
+        tools = openapi_tools(things(), base_url=server.url)
+        agent = Agent(model, tools, storage=crashing("memory:", crash), settings=settings)
+
+        async def approve_all() -> None:
+            run = await agent.start("Remove 1 and 2", thread_id="t")
+            while run.pending:
+                run = await agent.resume(run, "approve")
+
+        with pytest.raises(StorageError):
+            await approve_all()
+        if found == "another":
+            server.objects["/things/2"] = {"a": "another"}
+        run = await agent.resume("t")
+        results = [each["result"] for each in (run.receipt or {"effects": []})["effects"]]
+        sent_again = found == "as it was"
+        assert server.changes == ["DELETE /things/1", *["DELETE /things/2"] * (1 + sent_again)]
+        if found != "another":
+            told = (await agent.conversation(run)).observations[1]["text"]
+            assert (run.status, results) == ("completed", ["done", "done"])
+            assert json.loads(told)["read_back"] == {"as_asked": True, "found": False}
+        elif approvals == "plan":
+            assert "it may have taken effect. Did it happen?" in run.pending[0]["text"]
+            run = await agent.resume(run, "it happened")
+            assert (run.status, [*server.objects]) == ("completed", ["/things/2"])
+        else:
+            assert (results, [*server.objects]) == (["done", "unknown"], ["/things/2"])
 
 
 async def test_two_objects_change_in_one_reply() -> None:
