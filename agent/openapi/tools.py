@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
@@ -32,6 +33,7 @@ from donewhen.agent.openapi.document import (
 )  # fmt: skip
 from donewhen.agent.openapi.undo import GONE, NO_WAY_BACK, ApiUndo, find_way_back
 from donewhen.agent.tools import described_tool
+from donewhen.graph.tools.arguments import kinds_of
 from donewhen.graph.tools.certain import proves_no_effect
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
@@ -113,7 +115,8 @@ def openapi_tools(
             and of a user in the address. What is named here is no argument any more, so a model cannot choose it. A
             function, also async, is called before each request, so its names are not known now: it counts as giving
             every key of the document's security schemes, and cookies that are keys. Another header of it is sent too,
-            but stays an argument, whose value is overwritten.
+            but stays an argument, whose value is overwritten. If it raises anything, nothing was sent, and the model
+            reads the type of the error and its HTTP status, not its words.
         params: The same for the query. A value in a path or body cannot be fixed so: write it into the document.
         only: The names of operations to take.
         client: It makes the requests, with its transport, hooks, proxies and `auth`. It is never closed here. Its
@@ -240,9 +243,7 @@ class _Api:
         import httpx
 
         url, options = self._request(operation, arguments)
-        owners = self.headers() if callable(self.headers) else self.headers or {}
-        if isawaitable(owners):
-            owners = await owners
+        owners = await self._owners()
         options["headers"] = _merged(options["headers"], owners)
         options["params"] += [*self.params.items()]
         if "authorization" in options["headers"]:  # the owner's: no document declares it
@@ -274,6 +275,22 @@ class _Api:
         finally:
             if self.client is None:
                 await client.aclose()
+
+    async def _owners(self) -> Mapping[str, str]:
+        """Return the owner's headers. Raises ToolException, without the words of an error, if their function fails."""
+        if not callable(self.headers):
+            return self.headers or {}
+        try:
+            owners = self.headers()
+            owners = await owners if isawaitable(owners) else owners
+        except Exception as error:  # not raised from it: it says nothing of this request, and may have a key in it
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            failed = f"raised {type(error).__name__}{f' ({status})' if isinstance(status, int) else ''}"
+        else:
+            if isinstance(owners, Mapping):
+                return owners
+            failed = f"returned something that is {_kind(owners)}, not a mapping"
+        raise ToolException(f"Not called, nothing was sent: the function for headers= {failed}.")
 
     async def _read(
         self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str], pages: bool
@@ -327,8 +344,12 @@ class _Api:
         if url := str(answer.links.get("next", {}).get("url", "")):
             hidden = {*map(str.lower, self.params), *self.keys}
             pairs = [(name, each) for name, each in parse_qsl(urlsplit(url).query) if name.lower() not in hidden]
-            named = {each.name: each.argument for each in operation.parameters if each.place == "query"}
-            arguments = {named[name]: each for name, each in pairs if name in named}
+            read = {
+                each.argument: _query_value(each, pairs, operation.definitions)
+                for each in operation.parameters
+                if each.place == "query"
+            }
+            arguments = {name: value for name, value in read.items() if value is not None}
             address = f"{urlsplit(url).path}?{urlencode(pairs)}".rstrip("?")
             more["next"] = arguments or hide_known(address, secrets)[:MOST_OF_LINK]
         totals = (answer.headers.get(name, "").strip() for name in TOTALS)
@@ -456,6 +477,30 @@ def _query_parts(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
             return [(key, _text(each)) for key, each in value.items()]
         return [(name, ",".join(f"{key},{_text(each)}" for key, each in value.items()))]
     return [(name, _text(value))]
+
+
+def _query_value(parameter: Parameter, pairs: Sequence[tuple[str, str]], definitions: Json) -> Any:
+    """Return the value of an argument that a query has in the form of `_query_parts`; None if it is not there."""
+    name, style, schema = parameter.name, parameter.style, parameter.schema
+    while "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    kinds, texts = {*kinds_of(schema, {"$defs": definitions})}, [text for own, text in pairs if own == name]
+    if "object" in kinds and not parameter.as_json and (style == "deepObject" or parameter.explode):
+        keys = {f"{name}[{key}]" if style == "deepObject" else key: key for key in schema.get("properties", ())}
+        return {keys[own]: text for own, text in pairs if own in keys} or None
+    if not texts:
+        return None
+    if parameter.as_json:
+        with suppress(ValueError, RecursionError):
+            return json.loads(texts[-1])
+    elif "array" in kinds and parameter.explode and style not in DELIMITERS:
+        return texts
+    elif "array" in kinds:
+        return [part for text in texts for part in text.split(DELIMITERS.get(style, ","))]
+    elif "object" in kinds:
+        parts = texts[-1].split(",")
+        return dict(zip(parts[::2], parts[1::2], strict=False))
+    return texts[-1]
 
 
 def _plain(parameter: Parameter, value: Any) -> str:

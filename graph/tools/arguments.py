@@ -314,15 +314,15 @@ def _as_list(value: Any, schema: Schema, root: Schema) -> Any:
     """Return the value as a list of one, if a list may contain it."""
     items = schema.get("items")
     read = _as_kind(value, items, root) if isinstance(items, dict) else value
-    kinds = set(_kinds(items, root))
+    kinds = set(kinds_of(items, root))
     return [read] if kinds and any(_is_of(read, kind) for kind in kinds) else value
 
 
-def _kinds(schema: Any, root: Schema, depth: int = 0) -> Iterator[str]:
+def kinds_of(schema: Any, root: Schema, depth: int = 0) -> Iterator[str]:
     """Yield the types that the schema names for a value."""
     if not isinstance(schema, dict) or depth > 8:
         return
     kinds = schema.get("type") or ()
     yield from [kinds] if isinstance(kinds, str) else kinds
     for part in (*_all_of(schema, root), *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
-        yield from _kinds(part, root, depth + 1)
+        yield from kinds_of(part, root, depth + 1)

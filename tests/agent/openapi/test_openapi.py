@@ -231,6 +231,51 @@ async def test_a_header_that_cannot_be_sent_is_not_shown(value: str) -> None:
         assert server.lines == []
 
 
+LOGIN = httpx.Response(503, request=httpx.Request("POST", "http://login.test/token"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (httpx.HTTPStatusError(SECRET, request=LOGIN.request, response=LOGIN), "raised HTTPStatusError (503)"),
+        (httpx.ReadTimeout(SECRET), "raised ReadTimeout"),
+        (KeyError(SECRET), "raised KeyError"),
+        (RuntimeError(SECRET), "raised RuntimeError"),
+        (SECRET, "returned something that is of type str, not a mapping"),
+        (None, "returned something that is None, not a mapping"),
+    ],
+)
+@pytest.mark.parametrize("name", ["issues_create", "issues_update"])
+async def test_a_function_of_headers_that_fails_proves_that_nothing_was_sent(given: Any, told: str, name: str) -> None:
+    """X24, X20: whatever it raises or returns, nobody is asked what a write did, and the same call may be made again;
+    the error shows nothing of its words.
+    """
+
+    async def headers() -> Any:
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    goes = {"fails": True}
+    with ApiServer(objects={ISSUE: {"title": "Crash"}}) as server:
+        tools = tools_of(ISSUES, server, headers=lambda: headers() if goes["fails"] else {"X-Key": TOKEN})
+        place = {"owner": "ann", "repo": "app"} | ({"number": 7} if name == "issues_update" else {})
+        change = call(name, **place, title="Slow")
+
+        def once_more(*_: Any) -> Any:
+            goes["fails"] = False
+            return change
+
+        model = one_step([change, once_more, finish_step("Done.", ("s1.2", "Slow"))], tools=[name])
+        settings = {"verification": "grounded", "confirm": "never", "approvals": "never"}
+        async with Agent(model, [tools[name]], storage="memory:", settings=settings) as agent:
+            run = await agent.start("Name it Slow")
+            first = (await agent.conversation(run)).observations[0]["text"]
+        assert (run.status, run.pending, len(server.changes)) == ("completed", (), 1)
+        assert first == f"Not called, nothing was sent: the function for headers= {told}."
+        assert not any(SECRET in request.text for request in model.requests)
+
+
 async def test_a_model_does_not_choose_the_version_that_it_changes() -> None:
     """X21, X28: `If-Match` is filled in and no argument where the object is read before; also for a second change, and
     nothing is sent where the object has no version. Without such a read, or beside it at a POST, it stays an argument.
@@ -968,6 +1013,43 @@ async def test_a_page_says_that_there_are_more(value: Any, headers: dict[str, st
         tool = tools_of({"openapi": "3.1.0", "paths": paths}, server, params={"key": "secret-1"})["list"]
         result = await tool.ainvoke({})
         assert (json.loads(result) if isinstance(result, str) else result) == found
+
+
+LIST = {"type": "array", "items": {"type": "string"}}
+RANGE = {"type": "object", "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ({"schema": LIST}, ["open", "pending"]),
+        ({"schema": {"$ref": "#/components/schemas/Two"}}, ["open"]),
+        ({"schema": {"anyOf": [LIST, {"type": "null"}]}, "explode": False}, ["open", "pending"]),
+        ({"schema": LIST, "explode": False, "style": "pipeDelimited"}, ["open,", "pending"]),
+        ({"schema": LIST, "style": "spaceDelimited"}, ["open", "pending"]),
+        ({"content": {"application/json": {"schema": LIST}}}, ["open", "a b"]),
+        ({"schema": RANGE, "style": "deepObject"}, {"min": "1", "max": "2"}),
+        ({"schema": RANGE}, {"min": "1", "max": "2"}),
+        ({"schema": RANGE, "explode": False}, {"min": "1", "max": "2"}),
+        ({"schema": {"type": "string"}}, "open,pending"),
+    ],
+)
+async def test_the_arguments_of_the_next_page_have_the_form_of_arguments(declared: Any, value: Any) -> None:
+    """X21: lists and objects of a query come back in `next` as a call takes them, whole, by style and explode."""
+    page = {"name": "page", "in": "query", "schema": {"type": "integer"}}
+    filter = {"name": "filter", "in": "query", **declared}
+    document = {
+        "openapi": "3.1.0",
+        "paths": {"/list": {"get": {"operationId": "list", "parameters": [filter, page]}}},
+        "components": {"schemas": {"Two": LIST}},
+    }
+    with ApiServer() as server:
+        tool = tools_of(document, server)["list"]
+        server.answer = lambda sent: (200, [], {"Link": f'<{sent.line.split()[1]}&page=2>; rel="next"'})
+        found = await tool.ainvoke({"filter": value})
+        assert found["next"] == {"filter": value, "page": "2"}
+        await tool.ainvoke({"filter": found["next"]["filter"]})
+        assert server.lines[0] == server.lines[1]
 
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "X-Idempotency-Key", "Pay-Request-Id"])
