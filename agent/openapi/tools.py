@@ -159,12 +159,12 @@ def openapi_tools(
 
     **Changes.** With `read_back`, PUT, PATCH and DELETE beside a GET of the same path, which needs nothing else, say
     how they changed the object, show people what they replace, answer whether an interrupted call took effect, and have
-    a check, `<get>_shows`, with `fields`, or with `gone: true` for an object that must not exist. Where a call asked
-    and what it replaces changed since people saw the difference, it is not made, and asks anew: a field that the call
-    sends, or, at a DELETE, any of the object. An approved plan whose calls do not ask holds for whatever is there.
-    `If-Match` has the ETag of the read just before the change, is not sent where that has none, and is no argument;
-    without such a GET it is one. A 412 is an ApiError that the model reads; if it calls again and that asks, people see
-    the difference to what is there then.
+    a check, `<get>_shows`, with `fields` (of a list, the whole), or with `gone: true` for an object that must not
+    exist. Where a call asked and what it replaces changed since people saw the difference, it is not made, and asks
+    anew if the model calls again: a field that the call sends, or, at a DELETE, any of the object. An approved plan
+    whose calls do not ask holds for whatever is there. `If-Match` has the ETag of the read just before the change, is
+    not sent where that has none, and is no argument; without such a GET it is one. A 412 is an ApiError that the model
+    reads; if it calls again and that asks, people see the difference to what is there then.
 
     **Answers later.** The document is a part of the approval as far as the request goes: if an operation's server,
     method, path or arguments differ when a question is answered, `resume` raises `donewhen.errors.ToolMissing`, a
@@ -636,8 +636,9 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
         return {"as_asked": None, "problem": describe_error(after)[:300]}
     if operation.method == "delete":
         return {"as_asked": False, "found": True}
-    if not isinstance(after, dict):
-        return {"as_asked": None, "now": after}
+    if not isinstance(after, dict):  # a text may be another form of what was sent
+        is_comparable = not isinstance(wanted, dict) and not isinstance(after, str)
+        return {"as_asked": _shows(after, wanted) if is_comparable else None, "now": after}
     if isinstance(before, Exception) and not _is_gone(before):
         report: Json = {"problem": describe_error(before)[:300]}
     else:
@@ -649,7 +650,8 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
                 if not same_json(was.get(name), after.get(name))
             }
         }
-    shown = {name: _shows(after[name], value) if name in after else None for name, value in wanted.items()}
+    fields = wanted if isinstance(wanted, dict) else {}
+    shown = {name: _shows(after[name], value) if name in after else None for name, value in fields.items()}
     if differs := {name: after[name] for name, is_shown in shown.items() if is_shown is False}:
         report["still"] = differs
     if unseen := [name for name, is_shown in shown.items() if is_shown is None]:
@@ -657,8 +659,8 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
     return {"as_asked": _all(shown.values()) if shown else None, **report}
 
 
-def _wanted(operation: Operation, arguments: Json) -> Json:
-    """Return the fields that a change is to have, by name."""
+def _wanted(operation: Operation, arguments: Json) -> Any:
+    """Return the fields that a change is to have, by name; the whole of what a PUT replaces, if that is no object."""
     sent = {
         each.name: arguments[each.argument]
         for each in operation.parameters
@@ -666,7 +668,7 @@ def _wanted(operation: Operation, arguments: Json) -> Json:
     }
     if operation.whole_body:
         body = next(iter(sent.values()), None)
-        return body if isinstance(body, dict) else {}
+        return body if isinstance(body, dict) or (body is not None and operation.method == "put") else {}
     return sent
 
 
@@ -752,9 +754,15 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
             return f"it is gone: {current}"
         if isinstance(current, Exception):
             raise current
-        if gone or not isinstance(current, dict):
-            raise ToolException("It is still there." if gone else f"It has no fields: {_shown(current)}.")
-        wanted = arguments.get("fields") or {}
+        wanted = {} if arguments.get("fields") is None else arguments["fields"]
+        if gone:
+            raise ToolException("It is still there.")
+        if not isinstance(wanted, dict):
+            if _shows(current, wanted):
+                return f"it shows {_shown(wanted)}"
+            raise ToolException(f"It is {_shown(current)}, not {_shown(wanted)}.")
+        if not isinstance(current, dict):
+            raise ToolException(f"It has no fields: {_shown(current)}.")
         wrong = [name for name, value in wanted.items() if not (name in current and _shows(current[name], value))]
         if wrong:
             differences = (f"{name} is {_shown(current.get(name))}, not {_shown(wanted[name])}" for name in wrong)
@@ -766,7 +774,11 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
         "type": "object",
         "properties": {
             **{each.argument: each.schema for each in of_path},
-            "fields": {"type": "object", "description": "fields with the values that they should have"},
+            "fields": {
+                "type": ["object", "array"],
+                "items": {},
+                "description": "fields with the values that they should have; of a list, the whole",
+            },
             "gone": {"type": "boolean", "description": "true: it should not exist any more"},
         },
         "required": reader.path_arguments,

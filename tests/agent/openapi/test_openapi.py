@@ -434,6 +434,34 @@ async def test_a_check_proves_that_something_is_gone() -> None:
         assert (await check.ainvoke({"id": "9", "gone": True})).startswith("GET /things/{id} answered 403")
 
 
+async def test_a_list_is_compared_as_a_whole() -> None:
+    """X24, X28: of what a PUT sets and what its check names, in their order; of two lists, also one that is empty. What
+    a PATCH sends may be steps to take, so nobody says that they are not shown.
+    """
+    shown = dict[str, Any]()
+    body = {"content": {"application/json": {"schema": {"type": "array"}}}, "required": True}
+    document = things({"type": "array"})
+    document["paths"]["/things/{id}"]["put"] = {"operationId": "set", "requestBody": body}
+
+    def answer(sent: Any) -> Any:
+        method, path = sent.line.split()
+        if method == "PUT" and path != "/things/3":
+            shown[path] = json.loads(sent.body)
+        return 200, shown.get(path, ["z"])
+
+    with ApiServer(answer=answer) as server:
+        tools = tools_of(document, server)
+        for id, sent, as_asked in (("1", ["x", "y"], True), ("2", [], True), ("3", ["x"], False)):
+            found = (await tools["set"].ainvoke({"id": id, "body": sent}))["read_back"]
+            assert found == {"as_asked": as_asked, "now": sent if as_asked else ["z"]}
+            probed = await (tools["set"].metadata or {})["probe"]({"id": id, "body": sent})
+            assert bool(probed) is as_asked
+            told = await tools["thing_shows"].ainvoke({"id": id, "fields": sent})
+            assert told == (f"it shows {json.dumps(sent)}" if as_asked else 'It is ["z"], not ["x"].')
+        assert (await tools["thing_shows"].ainvoke({"id": "1", "fields": {"a": 1}})).startswith("It has no fields")
+        assert (await tools["change"].ainvoke({"id": "1", "body": ["w"]}))["read_back"]["as_asked"] is None
+
+
 async def test_a_read_back_finds_the_object_by_the_names_of_its_path() -> None:
     """X28: the GET may call its arguments otherwise than the change, which has a body with a field `id`, say."""
     document = things()
