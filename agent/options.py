@@ -65,7 +65,8 @@ class Options(TypedDict, total=False):
     at best. Pass `resume` the same type as `start`: then `Run.output` is an instance of it in this process too.
     """
     tools: Tools
-    """Additional tools for this run, such as those with a user's key. They are not stored: another process that
+    """Tools for this run, such as those with a user's key. They are added to the agent's, which must have none of these
+    names: `Agent(model, [])`; else ToolError is raised. They are not stored: another process that
     continues it passes them again to `resume`. Without them an answer that leads to their call raises `ToolMissing`,
     and a run that goes on without an answer lacks them in its steps.
     """

@@ -7,6 +7,7 @@ became of it, and a check can prove it.
 import asyncio
 import json
 import re
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,9 @@ CHARS_OF_ESCAPED = 6
 """The most characters of one character of a key where it is escaped, as in JSON."""
 SHORTEST_HIDDEN = 6
 """The fewest characters of a key that is hidden in answers; a shorter one would also be found by chance."""
+SHORTEST_PART = 8
+"""The fewest characters of a part of a key, such as a cookie's value, that is hidden too."""
+SCHEME = re.compile(r"(?:bearer|basic)\s+", re.IGNORECASE)
 CUT_OFF = "the call was cut off before an answer came"
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
@@ -116,7 +120,8 @@ def openapi_tools(
             function, also async, is called before each request, so its names are not known now: it counts as giving
             every key of the document's security schemes, and cookies that are keys. Another header of it is sent too,
             but stays an argument, whose value is overwritten. If it raises anything, nothing was sent, and the model
-            reads the type of the error and its HTTP status, not its words.
+            reads the type of the error and its HTTP status, not its words. Keys are hidden in what the API answers if
+            they have 6 characters, and from 8 on the value of each cookie of a `Cookie` and the password of `Basic`.
         params: The same for the query. A value in a path or body cannot be fixed so: write it into the document.
         only: The names of operations to take.
         client: It makes the requests, with its transport, hooks, proxies and `auth`. It is never closed here. Its
@@ -432,10 +437,24 @@ def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[s
     A value is a key if its name says so: by the document's security schemes, or by custom. Any other value counts as
     one, too, unless it is words, a number, a date or a media type, which may be in answers by chance.
     """
-    named = {str(value).strip(): name.lower() in keys or is_secret_name(name) for name, value in owners}
-    whole = [value for value, is_key in named.items() if is_key or not PLAIN.fullmatch(value)]
-    tokens = [re.sub(r"bearer\s+", "", value, count=1, flags=re.I) for value in whole]
-    return [each for each in dict.fromkeys([*whole, *tokens]) if len(each) >= SHORTEST_HIDDEN]
+    found = list[str]()
+    for name, value in ((name, str(value).strip()) for name, value in owners):
+        if name.lower() in keys or is_secret_name(name) or not PLAIN.fullmatch(value):
+            found += [each for each in (value, SCHEME.sub("", value, count=1)) if len(each) >= SHORTEST_HIDDEN]
+            found += [each for each in _parts_of_key(name, value) if len(each) >= SHORTEST_PART]
+    return [*dict.fromkeys(found)]
+
+
+def _parts_of_key(name: str, value: str) -> list[str]:
+    """Return the values of a Cookie header, or the password of basic authentication: the user, if that has none."""
+    if name.lower() == "cookie":
+        return [each.partition("=")[2].strip().strip('"') for each in value.split(";")]
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            user, _, password = b64decode(encoded).decode().partition(":")
+            return [password or user]
+    return []
 
 
 def _decoded(content: bytes, charset: str) -> str:
@@ -587,7 +606,7 @@ def _tool(
     if fields:
         metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
     if operation.effect != "read":
-        metadata["conditions"] = lambda _: f"`{operation.method.upper()} {operation.path}`"
+        metadata["conditions"] = lambda _: f"`{operation.method.upper()} {operation.path}`."
     if api.seconds:
         metadata["seconds"] = api.seconds * (3 if reader else 1) + SPARE
     if reader:

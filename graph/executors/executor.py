@@ -239,10 +239,19 @@ class Executors(MutableMapping[str, Executor]):
         return cards
 
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
-        """Return a copy with more tools for all executors without their own. Raises ToolError for a duplicate name."""
+        """Return a copy with more tools for all executors without their own, such as `tools=` of a run.
+
+        Raises ToolError for a duplicate name.
+        """
+        added, own = [*map(self._with_legal_name, tools)], [*self._common, *_own_tools(self._all)]
+        if twice := {each.name for tool in added for each in own if each.name == tool.name and each is not tool}:
+            raise ToolError(
+                f"two tools are called {min(twice)!r}, one of the agent and one in tools= of this run; these are added "
+                "to the agent's: give the agent none of these names, as in Agent(model, [])"
+            )
         more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere, "complete": False}
         more["known"] = self.toolbox
-        made = Executors(tools=[*self._common, *tools], **more)
+        made = Executors(tools=[*self._common, *added], **more)
         made._change(self._all)
         made._removed = self._removed
         return made

@@ -98,3 +98,14 @@ def test_two_tools_of_one_name_are_a_mistake_that_is_told(tools: Any, effects: A
     """Q48: LangGraph would take the last one in silence; what was approved for the one could be done by the other."""
     with pytest.raises((ToolError, ConfigError), match=re.escape(said)):
         Agent(one_step([]), tools, effects=effects, storage="memory:")
+
+
+@pytest.mark.parametrize("name", ["look", "a b"])
+async def test_a_tool_of_a_run_with_the_name_of_one_of_the_agents_says_what_to_do(name: str) -> None:
+    """Q48: tools of a run are added to the agent's; the very same tool is no second one."""
+    own = tool(name)
+    async with Agent(one_step([]), [own], storage="memory:") as agent:
+        for begin in (agent.start("Go", tools=[tool(name)]), agent.start("Go", tools=[tool("other"), tool(name)])):
+            with pytest.raises(ToolError, match=r"in tools= of this run.* as in Agent\(model, \[\]\)"):
+                await begin
+        assert (await agent.start("Go", tools=[own])).status == "waiting"

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,30 @@ async def test_what_goes_with_every_request_and_is_no_key_may_stand_in_answers()
     with ApiServer(answer=lambda _: (200, seen)) as server:
         tool = tools_of(CALENDAR, server, headers=plain, params={"key": "abcdefgh"})["freebusy_query"]
         assert await tool.ainvoke({"who": ["a"]}) == {**seen, "key": "[redacted]"}
+
+
+BASIC = b64encode(f"ann@x.io:{SECRET}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "answered", "told"),
+    [
+        ({"Cookie": f"lang=de-DE; sid={SECRET}; b={TOKEN}"}, f"{SECRET} de-DE {TOKEN}", "[redacted] de-DE [redacted]"),
+        ({"Cookie": f'sid="{SECRET}"'}, SECRET, "[redacted]"),
+        ({"Authorization": f"Basic {BASIC}"}, f"ann@x.io {SECRET} {BASIC}", "ann@x.io [redacted] [redacted]"),
+        ({"Authorization": "Basic " + b64encode(f"{SECRET}:".encode()).decode()}, SECRET, "[redacted]"),
+        ({"Authorization": "Basic " + b64encode(b"ann:s3cr-t7").decode()}, "s3cr-t7", "s3cr-t7"),
+        ({"Authorization": "Basic s3cret-k3y\u20ac"}, SECRET, None),
+    ],
+)
+async def test_a_part_of_a_key_is_hidden_where_the_api_repeats_it(headers: Any, answered: str, told: str) -> None:
+    """X20: a cookie's value and a password, from 8 characters on, in results and errors."""
+    with ApiServer() as server:
+        tool = tools_of(PAYMENTS, server, headers=headers)["GetCharge"]
+        for status in (200, 401):
+            server.answer = lambda _, status=status: (status, {"error": answered})
+            found = str(await tool.ainvoke({"charge": "ch_1"}))
+            assert f"'{told}'" in found.replace('"', "'") if told else found.startswith("Not called: the header")
 
 
 @pytest.mark.parametrize("value", ["s3cret-\xe4", "s3cret-\n1", "s3cret-\0"])
@@ -701,6 +725,7 @@ async def test_people_see_what_a_change_replaces() -> None:
         run = await agent.resume(run, "approve")
         assert "-Crash" in run.pending[0]["diffs"]["title"]
         assert "+Crash at start" in run.pending[0]["diffs"]["title"]
+        assert "issues/{number}`. It is a tool of the server" in run.pending[0]["question"]
 
 
 async def test_people_see_what_numbers_and_objects_replace() -> None:
