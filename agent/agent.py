@@ -267,11 +267,11 @@ class Agent:
             goal: A text, content blocks, or messages; the last message is the request.
             options: What the run is given, see `donewhen.types.StartOptions`: `settings` over the agent's,
                 `output_type` of the result, `tools` of this run alone, added to the agent's, which must have none of
-                these names (`Agent(model, [])`), `config` of LangGraph (callbacks, tags);
-                `thread_id`, and `request_id` against sending twice; `owner` and `metadata`, your own data, which
-                `info` and `threads` return; `context`, which only tools read; `template`, a saved plan, with its
-                `parameters`; `restart=True`, to close the thread's open request and begin this one; `instead_of`, to
-                go back in the conversation.
+                these names (`Agent(model, [])`), `config` of LangGraph (callbacks, tags); `thread_id`, and
+                `request_id` against sending twice; `owner` and `metadata`, your own data, which `info` and `threads`
+                return; `context`, which only tools read; `template`, a saved plan, with its `parameters`;
+                `restart=True`, to close the thread's open request and begin this one; `instead_of`, to go back in the
+                conversation.
 
         Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished, ThreadBusy.
         """

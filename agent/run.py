@@ -132,7 +132,7 @@ def read_run(
     return replace(run, outcome=outcome) if has_ended else run  # it is audited again, and may end otherwise
 
 
-async def with_words(store: BaseStore, run: Run) -> Run:
+async def with_words_of_others(store: BaseStore, run: Run) -> Run:
     """Return a run whose questions for somebody named show what others have said since they were asked."""
     if not any(pause.get("answered_by") for pause in run.pending):
         return run

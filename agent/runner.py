@@ -74,7 +74,7 @@ from donewhen.agent.run import (
     require_thread,
     show_words,
     unknown_thread,
-    with_words,
+    with_words_of_others,
 )
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import ThreadStore
@@ -389,7 +389,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run, values)
-    run = await with_words(store, run)
+    run = await with_words_of_others(store, run)
     row = await store.threads.get(run.thread_id) or {}
     untaken = untaken_answers(row, run)
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
@@ -773,7 +773,7 @@ class Runner:
             # What was submitted is for questions that are closed: its thread leaves the queue.
             if is_unchanged and has_work(row):
                 return await self.write_rest(thread.store, run, snapshot.values)
-            return await with_words(thread.store, run)
+            return await with_words_of_others(thread.store, run)
         self.prepare(settings)
         change: Json = {"goal": _goal_for(row, run), "settings": settings if new_settings else None}
         if answers:
@@ -813,7 +813,7 @@ class Runner:
         ):
             return None
         problem = await self.keep_words(thread.thread_id, error, given[0][1] or "")
-        return replace(await with_words(thread.store, run), problem=str(problem))
+        return replace(await with_words_of_others(thread.store, run), problem=str(problem))
 
     async def keep_words(self, thread_id: str, error: NotAsked, by: str) -> ResumeError:
         """Keep the words of somebody who is not asked, as by `tell`; return the error, which says if they are kept."""
@@ -1241,7 +1241,7 @@ class Runner:
         """
         if request_of(row, snapshot.values) in (request, ""):
             assert graph.store is not None  # `on_saver` gave it one
-            return await with_words(graph.store, run_now(thread_id, row, snapshot, self.form))
+            return await with_words_of_others(graph.store, run_now(thread_id, row, snapshot, self.form))
         last = snapshot if _is_state_of(snapshot, request) else await _last_state_of(graph, thread_id, request)
         run = read_run(thread_id, last, settings_in(row), self.form) if last else None
         if run and run.outcome:
@@ -1319,7 +1319,7 @@ class Runner:
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            return await with_words(store, run_now(thread_id, row, snapshot, self.form)), snapshot
+            return await with_words_of_others(store, run_now(thread_id, row, snapshot, self.form)), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""

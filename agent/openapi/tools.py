@@ -63,7 +63,7 @@ SHORTEST_HIDDEN = 6
 SHORTEST_PART = 8
 """The fewest characters of a part of a key, such as a cookie's value, that is hidden too."""
 SCHEME = re.compile(r"(?:bearer|basic)\s+", re.IGNORECASE)
-CUT_OFF = "the call was cut off before an answer came"
+LOST_ANSWER = "the call was cut off before an answer came"
 MOST_TOLD = 2_000
 """The most characters of an error's body that are shown."""
 GONE_STATUSES = (404, 410)
@@ -744,7 +744,7 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
     seen = _compare(operation, arguments, None, await _look(api, reader, operation.place_of(arguments)))
     if seen["as_asked"]:
         seen.pop("changed", None)  # what was there before is not known
-        return {"answered": None, "error": CUT_OFF, "read_back": seen}
+        return {"answered": None, "error": LOST_ANSWER, "read_back": seen}
     return False if seen["as_asked"] is False else None
 
 

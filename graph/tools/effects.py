@@ -5,11 +5,12 @@ When a node runs again after a crash, a known outcome is replayed. One rule hold
 probe, else by a person. `account_for` is the table of who accounts for what: the writes of finished steps, and those
 that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
 proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
-end `done`, of another branch of the thread's history, or of rounds that a crash lost. A call that may be made twice is
-decided by its probe too after a crash; a person decides if it did not take effect, and what it replaces is not what it
-was when the call began. Handoffs to an agent never have
+end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
 the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal; so does a call
 with another time limit, as a model makes it after one that ran out.
+
+A call that may be made twice is made again after a crash, unless its probe finds that it took effect. A person decides
+if it did not, and what it replaces has changed since it began.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
 others, so of two writers at the same time at least one sees the other. A write that succeeded hides the rows of those
@@ -499,27 +500,18 @@ async def _settle_earlier(
 
     What a person answered about that write decides first, then the call's key, then the tool's probe. If none of them
     does, a person is asked; so they are if an earlier request made it, because nothing is in doubt then.
-
-    A call that may be made twice is made again where its probe does not know, but not for something that took the place
-    of what it was to replace, which its probe cannot tell from a call that did nothing.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
     if effect.answer() in ("happened", "skip"):
         return await _follow_answer(log, effect, entry, seen)
     refuted = entry is not None and effect.answer(_attempt_id(effect.key, entry)) == "not_happened"
-    known = (
-        entry is not None
-        and entry["state"] == "done"
-        and (entry.get("confirmed") or entry.get("turn", log.turn) < log.turn)
-    )
     is_write = effect.tool.effect == "write"
-    if entry and not refuted and (known or not effect.tool.keyed if is_write else entry["state"] != "done"):
-        probed = None if known else await _probe(effect, effect.call["args"])
-        if isinstance(probed, CallOutcome):
-            return await _save_end(log, effect, probed, seen)
-        changed = not (effect.refused or effect.tool.keyed) and entry.get("base", effect.base) != effect.base
-        if probed is None if is_write else probed is False and changed:
+    if entry and not refuted:
+        found = await (_look_up_write(log, effect, entry) if is_write else _look_up_repeatable(effect, entry))
+        if isinstance(found, CallOutcome):
+            return await _save_end(log, effect, found, seen)
+        if found == "ask":
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
     once_more = entry is not None and effect.tool.keyed and not refuted
     if effect.refused:
@@ -536,6 +528,29 @@ async def _settle_earlier(
         await log.write(before, drop=[mine] if mine else ())
         return UnknownEffect(_attempt_id(key, other), _reason_to_ask(other), other["step"])
     return await _make_call(log, effect, run, seen, once_more=once_more)
+
+
+async def _look_up_write(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | Literal["ask", "make"]:
+    """Return what became of an equal write that is not accounted for, or whether to ask a person or make the call."""
+    if entry["state"] == "done" and (entry.get("confirmed") or entry.get("turn", log.turn) < log.turn):
+        return "ask"  # it is known
+    if effect.tool.keyed:
+        return "make"
+    probed = await _probe(effect, effect.call["args"])
+    return "ask" if probed is None else probed or "make"
+
+
+async def _look_up_repeatable(effect: Effect, entry: Json) -> CallOutcome | Literal["ask", "make"]:
+    """Return what became of a call that began and may be made twice, or whether to ask a person or make it again.
+
+    A probe cannot tell that nothing was done from something that took the place of what the call replaced: there a
+    person is asked.
+    """
+    probed = None if entry["state"] == "done" else await _probe(effect, effect.call["args"])
+    if probed is not False:
+        return probed or "make"
+    has_changed = entry.get("base", effect.base) != effect.base
+    return "ask" if has_changed and not effect.refused and not effect.tool.keyed else "make"
 
 
 async def _resolve_handoff(

@@ -227,12 +227,10 @@ def displaced_line(values: Mapping[str, Any]) -> str:
 
 
 def _lines_of_displaced(rows: Sequence[Mapping[str, Any]], language: str) -> list[str]:
-    done = dict.fromkeys(_named_call(row) for row in rows if row["ok"])
-    unsure = dict.fromkeys(
-        _named_call(row) for row in rows if not row["ok"]
-    )  # unknown, or with a failure as its result
-    named = {"earlier": [*done], "earlier_unknown": [*unsure]}
-    return [say(language, "summary", key, calls=_names(calls)) for key, calls in named.items() if calls]
+    named: dict[str, dict[str, None]] = {"earlier": {}, "earlier_unknown": {}}
+    for row in rows:  # what is not done is unknown, or has a failure as its result
+        named["earlier" if row["ok"] else "earlier_unknown"][_named_call(row)] = None
+    return [say(language, "summary", key, calls=_names([*calls])) for key, calls in named.items() if calls]
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

@@ -477,7 +477,7 @@ def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
         row, key = _effect_row(call), call_key(call["tool"], call["arguments"])
         made = [each for each in equal_rows[key] if each["ok"] or each.get("unknown")]
         if (call.get("confirmed") or "made_at" in call) and made:
-            _settle(made[-1], "done", [row["id"]], by_user="made_at" not in call or bool(call.get("confirmed")))
+            _settle(made[-1], "done", [row["id"]], by_user=bool(call.get("confirmed")))
             continue
         if row["ok"]:
             for each in made:
