@@ -159,6 +159,19 @@ def test_the_command_delivers_no_news_of_other_programs(post: Post, tmp_path: Pa
     assert post.subjects == [thread, shown], "who cancels it tells it"
 
 
+def test_what_the_command_tells_at_a_question_for_somebody_named_is_news(post: Post, tmp_path: Path) -> None:
+    """S01, H13: each time, at once: who is asked reads what others say, without another command."""
+    post.busy, shell = 0, user_in(tmp_path)
+    own = {"DONEWHEN_NOTIFY": post.url, "DONEWHEN_MODEL": "demo"}
+    options = ("--set", 'answered_by={"plan": "boss"}', "--when-busy", "next_round", "--confirm", "always")
+    shell.run(*options, **own)
+    for words in ("in German please", "and short"):
+        shell("tell", shell.waiting(), words, "--by", "bob", **own)
+    texts = [json.loads(body)["data"]["questions"][0]["text"] for _, body in post.got]
+    said = [[words in text for words in ("in German please", "and short")] for text in texts]
+    assert said == [[False, False], [True, False], [True, True]]
+
+
 async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
     """S01: nobody reads of a question after they read how the run ended."""
     heard: list[Json] = []
