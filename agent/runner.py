@@ -3,9 +3,9 @@ result.
 
 `running` is written into the row before checkpoints change, and the final status after all consequences are complete;
 a request, or an answer for a worker, stands in the row until the checkpoints have it. So a row that nobody holds
-matches its checkpoints unless it says `running`: then a worker died or was cancelled. The next holder of the thread, or
-whoever lists threads, first completes that worker's bookkeeping (`settle`). What a thread does now is read from both
-(`run_now`).
+matches its checkpoints unless it says `running`: then a worker died or was cancelled. The next holder of the thread,
+whoever reads or lists it, or the sweep of a worker first completes that worker's bookkeeping (`settle`). What a thread
+does now is read from both (`run_now`).
 """
 
 import asyncio

@@ -36,7 +36,6 @@ from donewhen.agent.work.thread_rows import (
     read_info,
     time_text,
     update_row,
-    write_crash,
 )
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, ToolMissing, UnknownThread
@@ -103,7 +102,7 @@ class Worker:
         notifier: Notifier | None = None,
         settle: Settle | None = None,
     ) -> None:
-        """`settle` completes threads without a queue whose process died."""
+        """`settle` completes what dead workers left; without it, that is left to other workers."""
         self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
         self.concurrency: int = min(
             concurrency, storage.at_once
@@ -272,32 +271,26 @@ class Worker:
             await store.aput(SPACE, self.id, beat, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
-        """Return to the queue the threads that dead workers left: they run without a lock. Wake the notifier.
+        """Settle the threads of the queue, and those without one, that dead workers left. Wake the notifier.
 
-        What died without a queue is completed where it stands: it may have ended with a schedule, or with news.
+        They run without a lock. A run of the queue that cannot be settled counts as a failed try; what cannot be read
+        is left alone for a while.
         """
         if self._notifier:
             self._notifier.wake()
+        if self._settle is None:
+            return
         now = asyncio.get_running_loop().time()
         running = await store.threads.find_running(self._queue, store.threads.now(), SWEPT)
-        alone = await store.threads.find_running("", store.threads.now(), SWEPT) if self._settle else []
+        alone = await store.threads.find_running("", store.threads.now(), SWEPT)
         skipped = {*self._active, *(id for id, until in self._skipped.items() if until > now)}
-        for thread_id in await self.storage.find_left([id for id in running if id not in skipped]):
-            with suppress(ThreadBusy):
-                async with self.storage.session(thread_id) as (_, store):
-                    try:
-                        row = await store.threads.get(thread_id) or {}
-                    except StorageError as error:
-                        self._set_aside(thread_id, str(error), now + SKIP_LACKING)
-                        continue
-                    if row.get("status") == "running" and row.get("queue") == self._queue:
-                        await write_crash(store, thread_id, row, self._notifier)
-        if self._settle:
-            until = now + SKIP_LACKING
-            await self._settle(
-                [id for id in alone if id not in skipped],
-                lambda thread_id, error: self._set_aside(thread_id, f"{type(error).__name__}: {error}", until),
-            )
+        failed: dict[str, Exception] = {}
+        await self._settle([id for id in (*running, *alone) if id not in skipped], failed.__setitem__)
+        for thread_id, error in failed.items():
+            self._set_aside(thread_id, f"{type(error).__name__}: {error}", now + SKIP_LACKING)
+            with suppress(DoneWhenError):
+                if thread_id in running:
+                    await self._postpone(thread_id, error)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip for a while a thread that could not be read or completed: it is damaged, or the database went away."""

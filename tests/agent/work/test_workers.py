@@ -773,3 +773,32 @@ async def test_a_question_that_a_worker_cannot_answer_by_its_policy_stays_asked(
     assert ((await agent.info(run)).status, (await agent.get(run)).status) == ("waiting", "waiting")
     async with agent.worker():
         assert (await heard(agent, run.thread_id))[-1][0]["text"].startswith("June.")
+
+
+async def test_a_sweep_finds_that_a_run_had_ended_when_its_worker_died(storage: Any) -> None:
+    """R04: its end is written, and its thread is free for the next request."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("May."), answer("June.")]}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        await agent.run_submitted(thread)
+        async with storage.writer() as (_, store):
+            await update_row(store, thread, queue=QUEUE, request={})  # as its worker left it after the last checkpoint
+            await agent.worker()._sweep(store)
+        assert (await agent.info(thread)).status == "answered"
+        assert (await agent.start("the next", thread_id=thread)).answer == "June."
+
+
+async def test_a_run_that_a_sweep_cannot_settle_is_left_to_a_person(storage: Any) -> None:
+    """R04: after five retries, as after any error, so that no thread is at work for ever."""
+
+    async def settle(threads: Sequence[str], report: Any) -> None:
+        for each in threads:
+            report(each, StorageError("its state is damaged"))
+
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        for _ in range(6):
+            async with storage.writer() as (_, store):
+                await update_row(store, thread)
+                await Worker(storage, QUEUE, lambda _: nullcontext(agent), settle=settle)._sweep(store)
+                row = await store.threads.get(thread) or {}
+        assert (row["queue"], row["problem"]) == ("", "StorageError: its state is damaged")
