@@ -40,13 +40,12 @@ from donewhen.agent.cli.screen.views import (
     mode_text,
 )
 from donewhen.agent.cli.storage_view import QUEUE, StorageView
+from donewhen.agent.storage.table import CUT_OFF
 from donewhen.clients import RunStatus, closing_lines, is_failure, load_pause, say
 from donewhen.types import Conversation, Page, ThreadInfo, UndoneChange
 
 BACKGROUND = {"agents_md": "AGENTS.md"}
 """The names, for people, of the keys under `background` in a receipt."""
-CUT_OFF = "interrupted"
-"""The status, in lists, of a run whose process ended; its row has `running`."""
 STATES = (*get_args(RunStatus), CUT_OFF)
 
 
@@ -59,16 +58,14 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
         raise ConfigError(f"--status {unknown[0]!r} is none; a run is {', '.join(STATES)}")
 
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
-        stored = ["running" if each == CUT_OFF else each for each in status]  # whether it is cut off is not stored
-        infos = await agent.threads(limit, owner=owner, status=stored, prefix=prefix)
+        filters: Any = {"owner": owner, "status": status, "prefix": prefix}
+        infos = await agent.threads(limit, **filters)
         async with agent.storage.reader() as (_, store):
-            filters: Any = {"owner": owner, "status": stored, "prefix": prefix}
             left = await store.threads.count(**filters) - len(infos) if len(infos) == limit else 0
         free = await agent.storage.find_free([info.thread_id for info in infos if info.status == "running"])
         return infos, free, left
 
     infos, cut_off, more = view.look(look) or ([], [], 0)
-    infos = [info for info in infos if not status or info.status in status or info.thread_id in cut_off]
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
     states = {info.thread_id: CUT_OFF if info.thread_id in cut_off else info.status for info in infos}
@@ -79,8 +76,16 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     nothing = "No such runs." if owner or status or prefix else "No runs yet."
     ended = view.finish({"threads": [asdict(info) for info in infos], "more": more}, lines, nothing)
     if more and not view.json:
-        print(f"{more} more: donewhen threads --limit {limit + more}", file=sys.stderr)
+        options = {"--owner": owner, "--status": status, "--prefix": prefix, "--limit": str(limit + more)}
+        print(f"{more} more: {_command('threads', view, options)}", file=sys.stderr)
     return ended
+
+
+def _command(name: str, view: StorageView, options: Mapping[str, str | Collection[str] | None]) -> str:
+    """Return the command that lists more, with the options that were given and the storage."""
+    given = {**options, "--storage": view.storage_option}
+    each = [(option, [value] if isinstance(value, str) else value) for option, value in given.items() if value]
+    return " ".join(["donewhen", name, *(f"{option} {quote(one)}" for option, values in each for one in values)])
 
 
 def _row_text(info: ThreadInfo) -> str:
@@ -251,9 +256,8 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
     for thread, problem in rows.damaged.items() if not view.json else ():
         print(f"Thread {clean(short_id(thread))} waits, and {problem}", file=sys.stderr)
     if rows.cursor and not view.json:
-        options = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": view.storage_option}
-        words = [f"{option} {quote(value)}" for option, value in options.items() if value]
-        print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
+        options = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor}
+        print(f"More questions wait: {_command('pending', view, options)}", file=sys.stderr)
     return ended
 
 

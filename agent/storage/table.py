@@ -62,6 +62,9 @@ DAMAGED = "damaged"
 """The status, in lists, of a thread whose row cannot be read; its `problem` says why."""
 NEVER = "never"
 """The due time of rows that are never due; it sorts after every moment."""
+CUT_OFF = "interrupted"
+"""The status, in filters and counts, of a run that nobody works on; its row has `running`, due `NEVER`."""
+_IS_CUT_OFF = f"status = 'running' AND due = '{NEVER}'"
 _UNDONE = " UNION ALL ".join(
     f"SELECT thread_id FROM donewhen_threads WHERE {where}"
     for where in (
@@ -272,9 +275,9 @@ class ThreadTable:
     async def counts(self) -> dict[tuple[str, str], int]:
         """Return the number of threads by (queue, status); a run that nobody works on is `interrupted`."""
         rows = await self.store.read_rows(
-            "SELECT queue, CASE WHEN status = 'running' AND due = ? THEN 'interrupted' ELSE status END AS state,"
+            f"SELECT queue, CASE WHEN {_IS_CUT_OFF} THEN '{CUT_OFF}' ELSE status END AS state,"
             " count(*) FROM donewhen_threads GROUP BY queue, state",
-            [NEVER],
+            [],
         )
         return {(queue, status): int(count) for queue, status, count in rows}
 
@@ -324,7 +327,9 @@ def _where(
     wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
     wanted += [("updated <= ?", [before])] if before is not None else []
     wanted += [("(updated, thread_id) < (?, ?)", [*after])] if after is not None else []
-    wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
+    among = f"status IN ({', '.join('?' * len(status))})"
+    among = f"({among} OR {_IS_CUT_OFF})" if CUT_OFF in status else among
+    wanted += [(among, [*status])] if status else []
     wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
     where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
     return where, [value for _, each in wanted for value in each]

@@ -19,6 +19,8 @@ from donewhen import Agent
 from donewhen.agent.cli.screen.drawing import draw_pause
 from donewhen.agent.cli.screen.views import mode_text
 from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.table import NEVER
+from donewhen.agent.work.thread_rows import update_row
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.state.language.texts import LANGUAGES
 from donewhen.state.records import Mode, ModeChooser
@@ -171,6 +173,25 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
     assert [line.split()[0] for line in cut_off.stdout.splitlines()] == ["left"]
 
 
+async def test_a_filter_comes_before_the_limit_of_a_list(shell: Shell) -> None:
+    """Q30: what was cut off is found behind what was changed later; the command that shows more has the same filters."""
+    url = f"sqlite:///{shell.home / 'runs.db'}"
+    async with Agent("demo", storage=url) as agent:
+        for n in range(2):
+            await agent.start("hello", thread_id=f"left-{n}", settings={"confirm": "never"})
+            async with agent.storage.writer() as (_, store):
+                await update_row(store, f"left-{n}", due=NEVER)
+        await agent.start("hello", thread_id="working")
+        async with agent.storage.writer() as (_, store):
+            await update_row(store, "working")
+        async with agent.storage.session("working"):
+            filters = ("--status", "interrupted", "--prefix", "left", "--storage", url)
+            cut_off = await asyncio.to_thread(shell, "threads", *filters, "--limit", "1")
+            assert [line.split()[:2] for line in cut_off.stdout.splitlines()] == [["left-1", "interrupted"]]
+            told = "1 more: donewhen threads --status interrupted --prefix left --limit 2"
+            assert cut_off.stderr == f"{told} --storage {url}\n"
+
+
 async def test_a_long_list_says_how_many_more_there_are(shell: Shell) -> None:
     """Q30: who sees 2 of 5 runs is told so, and how to see all."""
     url = f"sqlite:///{shell.home / 'runs.db'}"
@@ -178,7 +199,8 @@ async def test_a_long_list_says_how_many_more_there_are(shell: Shell) -> None:
         for n in range(5):
             await agent.start(f"hello {n}", thread_id=f"t{n}", settings={"confirm": "never"})
     some = await asyncio.to_thread(shell, "threads", "--storage", url, "--limit", "2")
-    assert (len(some.stdout.splitlines()), some.stderr) == (2, "3 more: donewhen threads --limit 5\n")
+    told = f"3 more: donewhen threads --limit 5 --storage {url}\n"
+    assert (len(some.stdout.splitlines()), some.stderr) == (2, told)
     said = json.loads((await asyncio.to_thread(shell, "threads", "--storage", url, "--limit", "2", "--json")).stdout)
     assert (len(said["threads"]), said["more"]) == (2, 3)
     everything = await asyncio.to_thread(shell, "threads", "--storage", url)
