@@ -164,7 +164,8 @@ class ThreadTable:
         info = storable(info)
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
         await self.store.put_row(
-            f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info)"
+            f" VALUES ({', '.join('?' * (len(COLUMNS) + 2))})"
             f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
             [thread_id, *_columns(info), self._seal(thread_id, info)],
             queued=info.get("status") == "queued",
