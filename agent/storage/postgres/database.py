@@ -25,7 +25,6 @@ from donewhen.agent.storage.postgres.saver import PgSaver, PgSession, PgStore, s
 from donewhen.agent.storage.storage import SaverAndRows, WaitForWork, causes, unique_version, wait_unnotified
 from donewhen.agent.storage.store import POSTGRES_KINDS, POSTGRES_ORDER, deletion_statements
 from donewhen.agent.storage.table import (
-    COLUMNS,
     MIGRATIONS,
     TABLE,
     migration,
@@ -46,7 +45,8 @@ _POOLED = (
 CHECKPOINTS = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 _BY_BYTES = ' TEXT COLLATE "C"'
 """Compares columns by bytes, like Python, whatever the database's locale."""
-_CHANGES = ", ".join(f"ALTER COLUMN {name} TYPE{_BY_BYTES}" for name in ("thread_id", *COLUMNS))
+_TEXTS_OF_3 = ("thread_id", "status", "owner", "queue", "due", "updated", "asked")
+_CHANGES = ", ".join(f"ALTER COLUMN {name} TYPE{_BY_BYTES}" for name in _TEXTS_OF_3)
 _MIGRATIONS = {**MIGRATIONS, 3: (f"ALTER TABLE donewhen_threads {_CHANGES}",)}
 _DEFAULTS: dict[str, Any] = {
     "application_name": "donewhen",
