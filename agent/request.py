@@ -115,7 +115,7 @@ class Request:
         """
         stored = _queued_messages(row)
         left = [] if kept is None else [each for each in values.get("messages") or () if each.type == "human"]
-        stays = {*_known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
+        stays = {*known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
         leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
         return {**(row.get("put_out") or {}), **leaving}
 
@@ -217,7 +217,7 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether the run's state lacks the request of its thread's row: it is queued, or its worker died before."""
     queued = _queued_ids(row)
-    return bool(queued) and queued[-1] not in _known_ids(values)
+    return bool(queued) and queued[-1] not in known_ids(values)
 
 
 def queued_request(row: Mapping[str, Any]) -> str:
@@ -249,7 +249,7 @@ def _digest_of(goal: str) -> str:
     return hashlib.sha256(goal.strip().encode()).hexdigest()
 
 
-def _known_ids(values: Mapping[str, Any]) -> set[str | None]:
+def known_ids(values: Mapping[str, Any]) -> set[str | None]:
     """Return the ids of the messages that a run's state has."""
     return {message.id for message in values.get("messages") or ()}
 

@@ -60,6 +60,7 @@ from donewhen.agent.request import (
     Request,
     check_begun,
     is_not_begun,
+    known_ids,
     queued_goal,
     queued_request,
     read_goal,
@@ -301,9 +302,9 @@ async def _find_input(
     one. A request that took the place of others goes on from the state before them; what they left was stored just
     before its input.
     """
-    known, later = _message_ids(await graph.aget_state(make_config(thread_id))), None
+    known, later = known_ids((await graph.aget_state(make_config(thread_id))).values), None
     async for each in _read_back(graph, thread_id, source="input"):
-        before = _message_ids(each)
+        before = known_ids(each.values)
         follows = each.values.get("request") == request  # such as an answer as a message
         if follows or request in _given_in(each) or request in known - before:
             return each, later
@@ -335,7 +336,7 @@ async def _find_before(graph: Compiled, thread_id: str, request: str) -> Runnabl
         is_there = False
         async for each in _read_back(graph, thread_id, later):
             is_begin = begin is not None and each.config == begin.config
-            if is_there and request not in _message_ids(each):
+            if is_there and request not in known_ids(each.values):
                 is_input = is_begin or request in _given_in(each)
                 return (each.parent_config or each.config) if is_input else each.config
             is_its = each.values.get("request") == request
@@ -345,10 +346,6 @@ async def _find_before(graph: Compiled, thread_id: str, request: str) -> Runnabl
         if is_there:
             return None
     raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
-
-
-def _message_ids(snapshot: StateSnapshot) -> set[str]:
-    return {str(message.id) for message in snapshot.values.get("messages") or ()}
 
 
 def _is_state_of(snapshot: StateSnapshot, request: str) -> bool:
@@ -463,8 +460,7 @@ def _has_input(graph_input: Command[Any] | Json | None, run: Run, snapshot: Stat
     """Return whether the thread's state has the graph's input, although the graph was drained."""
     if isinstance(graph_input, Command):
         return run.status != "waiting"
-    there = {message.id for message in snapshot.values.get("messages") or ()}
-    return not graph_input or graph_input["messages"][-1].id in there
+    return not graph_input or graph_input["messages"][-1].id in known_ids(snapshot.values)
 
 
 @dataclass(frozen=True)
