@@ -350,8 +350,7 @@ class Agent:
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
         """Carry out now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
-        id = id_of(thread_id)
-        return await self._stream(id, self._runner_for(id).run_submitted).result()
+        return await self.resume(id_of(thread_id))
 
     # Work that nobody waits for ----------------------------------------------------------------------------------
 

@@ -729,13 +729,9 @@ class Runner:
     # Going on ----------------------------------------------------------------------------------------------------
 
     async def resume(self, live: LiveRun, continuation: Continuation) -> Run:
-        """Answer or continue the thread of `live`."""
+        """Answer or continue the thread of `live`, first with what was submitted for it."""
         advice = WAIT_FOR_IT if continuation.answer is MISSING else ANSWER_LATER
         return await self.work(live, lambda thread: self.go_on(thread, continuation), advice)
-
-    async def run_submitted(self, live: LiveRun) -> Run:
-        """Carry out what was submitted for the thread of `live`; if nothing is left of that, continue the thread."""
-        return await self.work(live, lambda thread: self.go_on(thread, Continuation()))
 
     async def go_on(self, thread: HeldThread, continuation: Continuation) -> Act | Run:
         """Return the act that continues a thread: with an answer, in another direction (`steer`), or else with what
