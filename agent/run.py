@@ -62,7 +62,9 @@ class Run:
     request: str = ""
     """The id of its request among those of the thread; "" if an older version began it."""
     problem: str = ""
-    """What answers to open questions lack, why workers gave up, or why an audit was not possible; "" if all is well."""
+    """What answers to open questions lack, why workers gave up or nobody works on it, why an audit was not possible,
+    what was said too late, or that another request took its place; "" if all is well.
+    """
 
     def __str__(self) -> str:
         """Return what a person reads: the open questions with all that is needed to answer them, or the answer."""

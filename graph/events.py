@@ -49,7 +49,8 @@ PLACE = ("type", "thread_id", "turn", "seq", "after")
 ANSWER = "answer.text"
 """The path of the argument that holds the run's answer."""
 PASSING = (*PIECES, "speech_restarted", "stalled", "todos", "custom", "outcome")
-"""Events that are not stored: pieces, what other events or the state have, and the end, which every stream makes."""
+"""Events that are not stored as they are sent: pieces, what other events or the state have, and the end, which every
+stream makes. `keep_speech` stores what pieces of speech say."""
 AHEAD = 1_000_000_000
 """Numbers reserved for the events of a run at work, more than it ever sends: they are sent before they are stored."""
 MOST_THREADS = 10_000
@@ -70,7 +71,7 @@ class Standing(TypedDict):
 
 
 class EventLog:
-    """Numbers the events of a thread, in the order in which they happen, and stores all but the `PASSING` ones.
+    """Numbers the events of a thread, in the order in which they happen, and stores those that are to be kept.
 
     Each holder of the thread continues from the `rest` of the last one. That is stored before the graph is called, with
     `AHEAD` added for events that may be sent without being stored. So no number is used twice, except by streams in

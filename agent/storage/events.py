@@ -16,7 +16,7 @@ from donewhen.state.values import storable, storable_text
 READ_AT_ONCE = 500
 """The most events that are read at once."""
 _INSERT = "INSERT INTO donewhen_events (thread_id, n, turn, event) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-"""A statement may be repeated on another connection, without knowing whether it was executed."""
+"""Where a connection is lost, it may be executed again on another one; the second time changes nothing."""
 
 
 class EventTable:

@@ -148,8 +148,8 @@ class SessionSaver(TaskSaver):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         self._recording.put_writes(config, writes, task_id, task_path)
-        answers = all(channel in WRITES_IDX_MAP for channel, _ in writes)  # of a person; also errors and questions
-        can_wait = not answers and self.session.rounds.can_writes_wait(config, task_id, task_path)
+        special = all(channel in WRITES_IDX_MAP for channel, _ in writes)  # answers of a person, errors and questions
+        can_wait = not special and self.session.rounds.can_writes_wait(config, task_id, task_path)
         await self.session.write_recorded(can_wait=can_wait)
 
     @override

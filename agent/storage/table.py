@@ -234,7 +234,7 @@ class ThreadTable:
     async def find_unsettled(self, limit: int) -> list[str]:
         """Return threads whose rows may be wrong: a worker works on them or died, or the row is of an older version.
 
-        Threads that were examined since then have the due time `NEVER`, and are left out.
+        A run that was found cut off, or left to a person, is due `NEVER`: it is left out.
         """
         rows = await self.store.read_rows(f"{_UNDONE} LIMIT ?", [limit])
         return [row[0] for row in rows]

@@ -1,7 +1,7 @@
 """The rows of threads, which stand beside their checkpoints: their status, and the work for workers.
 
 The rows are the queue: an index finds waiting work, and the lock of the thread decides which worker does it. A request
-may be delivered several times; it is carried out once.
+may be given to several workers, one after the other; it is carried out once.
 """
 
 import asyncio

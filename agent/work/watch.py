@@ -40,10 +40,11 @@ async def watch_run(
     thread_id: str,
     cursor: str | None = None,
     after: int | None = None,
-    poll: float = POLL,
     secrets: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Json, str]]:
-    """Yield (event, cursor after it) until the outcome, or until workers leave the run to a person.
+    """Yield (event, cursor after it) until the outcome, or until the run is left to a person, with a problem.
+
+    While it waits for an answer, it is polled on.
 
     Raises ConfigError for an invalid cursor, or one of another thread; StorageError if the storage stays away.
     """
@@ -55,7 +56,7 @@ async def watch_run(
         except StorageError:
             if time.monotonic() > patient_until:
                 raise
-            await asyncio.sleep(poll)
+            await asyncio.sleep(POLL)
             continue
         patient_until = time.monotonic() + PATIENCE
         for event in events:
@@ -64,7 +65,7 @@ async def watch_run(
         if over:
             return
         if not events:
-            await asyncio.sleep(poll)
+            await asyncio.sleep(POLL)
 
 
 def _read_cursor(cursor: str | None, thread_id: str) -> int | None:

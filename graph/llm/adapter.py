@@ -260,9 +260,8 @@ class Adapter:
         """Return the model with its tools, cached by the identity of the model and the tools.
 
         `must_call`: the reply has to call a tool. `max_tokens`: the most it may write; None: as the model has it; 0:
-        the request does not say. `printing`: tell the model to
-        print its calls, as is done for a server that refuses tools. `thinking`: a model that wants its thoughts back
-        may think. `context`: the window to ask for.
+        the request does not say. `printing`: tell the model to print its calls, as is done for a server that refuses
+        tools. `thinking`: a model that wants its thoughts back may think. `context`: the window to ask for.
         """
         cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
         printing = printing or "tools" in quirks.unsupported

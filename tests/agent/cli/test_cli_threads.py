@@ -174,7 +174,7 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
 
 
 async def test_a_filter_comes_before_the_limit_of_a_list(shell: Shell) -> None:
-    """Q30: what was cut off is found behind what was changed later; the command that shows more has the same filters."""
+    """Q30: what was cut off is found behind what changed later; the command that shows more has the same filters."""
     url = f"sqlite:///{shell.home / 'runs.db'}"
     async with Agent("demo", storage=url) as agent:
         for n in range(2):
