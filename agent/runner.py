@@ -95,7 +95,6 @@ from donewhen.agent.work.thread_rows import (
     enqueue,
     enqueue_left_answers,
     forget_cancel,
-    give_back,
     has_work,
     is_unsettled,
     last_turn,
@@ -104,7 +103,8 @@ from donewhen.agent.work.thread_rows import (
     read_info,
     read_left_answers,
     read_standing,
-    return_to_queue,
+    requeue_given_up,
+    requeue_untaken,
     run_now,
     settings_in,
     show_asked,
@@ -611,7 +611,7 @@ class Runner:
                 snapshot = await thread.read()
                 if request.is_delivered(thread_id, thread.row, snapshot.values):
                     if request.id == request_of(thread.row, snapshot.values):
-                        await give_back(thread.store, thread_id, thread.row, self.queue)
+                        await requeue_given_up(thread.store, thread_id, thread.row, self.queue)
                 else:
                     if not request.restart:
                         check_free(thread_id, thread.row, snapshot, OR_RESTART)
@@ -1082,7 +1082,7 @@ class Runner:
                     yield part
             return
         run = read_run(thread_id, snapshot, act.settings, self.form)
-        if drained and not _has_input(act.input, run, snapshot) and await return_to_queue(thread.store, thread_id):
+        if drained and not _has_input(act.input, run, snapshot) and await requeue_untaken(thread.store, thread_id):
             call.run = replace(run, status="queued")
         else:
             call.run = await self.record_rest(thread, run, snapshot)

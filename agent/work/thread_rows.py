@@ -240,15 +240,15 @@ def last_turn(row: Json) -> int:
     return int(row["turn"]) if row.get("status") in ENDED and row.get("version") == VERSION else 0
 
 
-async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
-    """Return submitted work to the queue unchanged; return False if there was none."""
+async def requeue_untaken(store: ThreadStore, thread_id: str) -> bool:
+    """Return submitted work that the graph did not take to the queue, unchanged; return False if there was none."""
     row = await store.threads.get(thread_id) or {}
     if waits := bool(row.get("queue") and row.get("request")):
         await update_row(store, thread_id, status="queued", due=DUE_FIRST)
     return waits
 
 
-async def give_back(store: ThreadStore, thread_id: str, row: Json, own: str) -> None:
+async def requeue_given_up(store: ThreadStore, thread_id: str, row: Json, own: str) -> None:
     """Return a run that workers gave up on to its queue, or to `own`, to be tried as often as at first."""
     if row.get("status") == "running" and row.get("due") == NEVER and row.get("problem") not in ("", INTERRUPTED):
         change: Json = {"status": "queued", "queue": queue_of(row, own), "due": DUE_NOW, "tries": 0}
