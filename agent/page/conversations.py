@@ -1,6 +1,7 @@
-"""Threads for the page: the events of each request from its start, as the page draws them.
+"""Threads for the page, as events that it draws.
 
-A page that opens a thread gets all events from the first one, and then new ones.
+A page that opens a thread gets a snapshot made of its state, then new events, and beside them what some of the earlier
+requests did.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class Receipts(Protocol):
 
 @dataclass
 class Conversation:
-    """One thread: the events of its current request, and the stream of new ones."""
+    """One thread: a snapshot of it and the events since, some of earlier requests, and the stream of new ones."""
 
     events: list[Json] = field(default_factory=list)
     stream: RunStream | None = None
@@ -212,10 +213,10 @@ class Conversations:
         readable, model_of = [block for block in found if block], partial(self._model_of, model)
         blocks = await asyncio.to_thread(fitting_blocks, readable, model_of)
         content: Any = [{"type": "text", "text": goal}, *blocks] if blocks else goal
-        picture = await self._picture(talk) if talk else None
-        run = picture["run"] if picture else {}
-        if picture and instead_of:
-            picture["messages"] = _before(instead_of, picture["messages"])
+        snapshot = await self._snapshot(talk) if talk else None
+        run = snapshot["run"] if snapshot else {}
+        if snapshot and instead_of:
+            snapshot["messages"] = _before(instead_of, snapshot["messages"])
         stream = self._agent.stream(
             content,
             thread_id=thread_id,
@@ -225,10 +226,10 @@ class Conversations:
             instead_of=instead_of,
             restart=bool(run and run["status"] == "running" and run["answer"]),  # only its audit was cut off
         )
-        conversation = Conversation([_without_run(picture)] if picture else [])
+        conversation = Conversation([_without_run(snapshot)] if snapshot else [])
         await self._begin(stream, conversation)
-        if picture:
-            self._spawn(self._add_earlier(conversation, picture, picture["turn"] + 1), stream.thread_id)
+        if snapshot:
+            self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"] + 1), stream.thread_id)
         if unseen := len(found) - len(blocks):
             conversation.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
         return stream.thread_id
@@ -304,7 +305,7 @@ class Conversations:
             conversation.add({"type": "stopping"})
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
-        """Yield all past and future events of the thread's request, numbered.
+        """Yield all past and future events of the followed thread, numbered, also those about earlier requests.
 
         Numbers start again at 1 with another request, and after another process continued the thread. `past` marks an
         event that others follow already.
@@ -340,7 +341,7 @@ class Conversations:
         return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
 
     async def _conversation(self, thread_id: str) -> Conversation:
-        """Return the followed thread; its first event is a picture of its current state."""
+        """Return the followed thread; its first event is a snapshot of its current state."""
         if thread_id not in self._open:
             opened = await self._open_thread(thread_id)
             self._open.setdefault(thread_id, opened)
@@ -371,15 +372,15 @@ class Conversations:
     async def _open_thread(self, thread_id: str) -> Conversation:
         """Return a thread to follow; if another process works on it, its events from now on are added."""
         updated = (await self._agent.info(thread_id)).updated
-        picture = await self._picture(await self._agent.conversation(thread_id))
-        if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
-            conversation = Conversation([picture], updated=updated)
-            self._spawn(self._add_earlier(conversation, picture, picture["turn"]), thread_id)
+        snapshot = await self._snapshot(await self._agent.conversation(thread_id))
+        if snapshot["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
+            conversation = Conversation([snapshot], updated=updated)
+            self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"]), thread_id)
             return conversation
-        messages = _before(picture["request"], picture["messages"])  # the goal has an event of its own
-        first = {**_without_run(picture), "messages": messages}
+        messages = _before(snapshot["request"], snapshot["messages"])  # the goal has an event of its own
+        first = {**_without_run(snapshot), "messages": messages}
         conversation = Conversation([first], elsewhere=True, updated=updated)
-        self._spawn(self._add_earlier(conversation, picture, picture["turn"]), thread_id)
+        self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"]), thread_id)
         self._spawn(self._watch(thread_id, conversation), thread_id)
         return conversation
 
@@ -456,7 +457,7 @@ class Conversations:
         finally:
             conversation.stream = None
 
-    async def _picture(self, conversation: Talk) -> Json:
+    async def _snapshot(self, conversation: Talk) -> Json:
         """Return the current state of a thread as one event: the conversation, the run, and its observations."""
         run, observations = conversation.run, conversation.observations
         return {
@@ -472,13 +473,13 @@ class Conversations:
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
 
-    async def _add_earlier(self, conversation: Conversation, picture: Json, turn: int) -> None:
+    async def _add_earlier(self, conversation: Conversation, snapshot: Json, turn: int) -> None:
         """Add what each of the last requests before this one did and cost, the latest first: the talk is shown first.
 
-        Only requests count whose message is in the picture: not those whose place another one took. The events name the
-        message that began the request; `cut`: it has earlier events that are left out.
+        Only requests count whose message is in the snapshot: not those whose place another one took. The events name
+        the message that began the request; `cut`: it has earlier events that are left out.
         """
-        thread_id, talk = picture["thread_id"], {message["id"] for message in picture["messages"]}
+        thread_id, talk = snapshot["thread_id"], {message["id"] for message in snapshot["messages"]}
         shown = 0
         try:
             async with self._agent.storage.reader() as (_, store):
@@ -525,9 +526,9 @@ def _real_path(folder: str) -> str:
         return folder
 
 
-def _without_run(picture: Json) -> Json:
-    """Return a picture with the conversation alone: the events that follow show the run."""
-    return {**picture, "run": None, "journal": [], "said": []}
+def _without_run(snapshot: Json) -> Json:
+    """Return a snapshot with the conversation alone: the events that follow show the run."""
+    return {**snapshot, "run": None, "journal": [], "said": []}
 
 
 async def _titles(store: Any) -> dict[str, str]:
