@@ -40,7 +40,7 @@ from donewhen.agent.cli.screen.views import (
     mode_text,
 )
 from donewhen.agent.cli.storage_view import QUEUE, StorageView
-from donewhen.agent.storage.table import CUT_OFF
+from donewhen.agent.storage import CUT_OFF
 from donewhen.clients import RunStatus, closing_lines, is_failure, load_pause, say
 from donewhen.types import Conversation, Page, ThreadInfo, UndoneChange
 

@@ -2,5 +2,6 @@
 
 from donewhen.agent.storage.engines import open_storage, parse_url
 from donewhen.agent.storage.storage import Storage
+from donewhen.agent.storage.table import CUT_OFF
 
-__all__ = ["Storage", "open_storage", "parse_url"]
+__all__ = ["CUT_OFF", "Storage", "open_storage", "parse_url"]
