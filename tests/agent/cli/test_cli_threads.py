@@ -181,10 +181,10 @@ async def test_a_filter_comes_before_the_limit_of_a_list(shell: Shell) -> None:
             await agent.start("hello", thread_id=f"left-{n}", settings={"confirm": "never"})
             async with agent.storage.writer() as (_, store):
                 await update_row(store, f"left-{n}", due=NEVER)
-        await agent.start("hello", thread_id="working")
+        await agent.start("hello", thread_id="left-working")
         async with agent.storage.writer() as (_, store):
-            await update_row(store, "working")
-        async with agent.storage.session("working"):
+            await update_row(store, "left-working")
+        async with agent.storage.session("left-working"):
             filters = ("--status", "interrupted", "--prefix", "left", "--storage", url)
             cut_off = await asyncio.to_thread(shell, "threads", *filters, "--limit", "1")
             assert [line.split()[:2] for line in cut_off.stdout.splitlines()] == [["left-1", "interrupted"]]
