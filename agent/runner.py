@@ -811,19 +811,21 @@ class Runner:
         """Keep the words of somebody who is not asked, as by `tell`; return the error, which says if they are kept."""
         if error.words:
             with suppress(ResumeError):  # it takes no messages
-                await self.tell(thread_id, error.words, by, error.said)
+                await self.tell(thread_id, error.words, by, error.said, repeats=True)
                 return error.kept()
         return error
 
-    async def tell(self, thread_id: str, text: str, by: str, name: str) -> None:
-        """Store what is said to a thread, once by its name, and the news of a question that shows it from now on.
+    async def tell(self, thread_id: str, text: str, by: str, name: str, *, repeats: bool = False) -> None:
+        """Store what is said to a thread, and the news of a question that shows it from now on.
+
+        `name` and `repeats` say, as in `new_interjection`, whether the words are there already.
 
         The thread is not held: whoever works on it, or reads its question, finds the words. Raises as `Agent.tell`.
         """
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
             free = bool(await self.storage.find_free([thread_id]))
-            if name and await was_told(store, thread_id, name):
+            if name and not repeats and await was_told(store, thread_id, name):
                 return
         if row is None:
             raise unknown_thread(thread_id)
@@ -839,7 +841,8 @@ class Runner:
                 row = await store.threads.get(thread_id) or {}
                 if written := row.get("updated"):
                     clock.follow(moment_of(written))
-                new = await new_interjection(store, thread_id, text, name, by=by, request=queued_request(row))
+                more = {"by": by, "request": queued_request(row)}
+                new = await new_interjection(store, thread_id, text, name, repeats=repeats, **more)
                 if new is None:
                     return
                 words, put = new

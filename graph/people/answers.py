@@ -97,7 +97,7 @@ async def _take(
         for by, words in _words_of_others(pauses, value).items():
             text = "\n".join(words.values())
             name = name_of_words(str(state.get("request") or ""), words, by, text)
-            if new := await new_interjection(store, thread_of(runtime), text, name, by=by):
+            if new := await new_interjection(store, thread_of(runtime), text, name, repeats=True, by=by):
                 await store.abatch([new[1]])
     said = await _said(pauses, runtime)
     return take_answer(state, pauses, value, deps, runtime.context, said, hears=store is not None)

@@ -42,20 +42,27 @@ def interjection_lock(thread_id: str) -> str:
 
 
 def name_of_words(request: str, questions: Iterable[str], by: str, words: str) -> str:
-    """Return the name of what somebody says at questions that are for others: bots deliver some answers twice."""
+    """Return the name of what somebody says at questions that are for others: bots deliver some answers twice.
+
+    It is for `new_interjection` with `repeats`: the same words may be said again after others.
+    """
     return digest(f"{request} {sorted(questions)} {by} {words}")
 
 
 async def new_interjection(
-    store: BaseStore, thread_id: str, text: str, name: str = "", **more: str
+    store: BaseStore, thread_id: str, text: str, name: str = "", *, repeats: bool = False, **more: str
 ) -> tuple[Json, PutOp] | None:
     """Return what a person says, as `read_interjections` will, and what stores it; None if these words are there.
 
-    `name` names the words, so that they are stored once; "" for words that come once. `more` has who says it as `by`,
-    and the `request` for which it waits. Keys are in order if the caller holds the `interjection_lock`.
+    `name` names the words, so that they are stored once; "" for words that come once. If the name `repeats`, they are
+    there if this person said nothing else since. `more` has who says it as `by`, and the `request` for which it waits.
+    Keys are in order if the caller holds the `interjection_lock`.
     """
     rows, source = await read_all(store, _namespace(thread_id)), f"told {name or uuid4().hex}"
-    if any(item.value.get("source") == source for item in rows):
+    told = sorted(rows, key=lambda item: item.key)
+    if repeats:
+        told = [item for item in told if item.value.get("by", "") == more.get("by", "")][-1:]
+    if any(item.value.get("source") == source for item in told):
         return None
     last = max([int(item.key) for item in rows], default=0)
     more = {name: storable(value) for name, value in more.items() if value}

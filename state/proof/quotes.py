@@ -31,6 +31,7 @@ _NUMBERS_NOTHING = pattern(r"^\W*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d|\d{1,2}:\d\d|\d{1
 """A date, a time or the number of a list, at the beginning of a line."""
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+(.*)", re.MULTILINE)
 _GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_SPACE_ENTITY = pattern(r"&(?:nbsp|thinsp|#160|#8201|#8239|#xa0|#x2009|#x202f);", re.IGNORECASE)
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _LONG = pattern(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
 """Phone numbers, IBANs, ISBNs: digit groups that form one number of at least nine digits."""
@@ -202,6 +203,11 @@ def _without_spaces(number: re.Match[str]) -> str:
     return number[0].replace(" ", "")
 
 
+def _join_by_sign(text: str) -> str:
+    """Return the text with `'` for the space within a number that is written as one: such a space parts no words."""
+    return _GROUPING_SPACE.sub("'", _SPACE_ENTITY.sub("\u00a0", text))
+
+
 def _change(text: str, change: Callable[[str], str]) -> str:
     return "".join(map(change, pieces_of(text)))
 
@@ -355,9 +361,9 @@ class SearchedText:
 
         What a sign at the edge of a quote means may depend on the text beside it: `850,00- 1.204,33`.
         """
-        parts = list(filter(None, map(fold, _SKIP.split(quote))))
-        for form in self._folded_forms:
-            end = 0
+        grouped = _SPACED.sub(lambda number: number[0].replace(" ", "'"), quote)
+        for form, said in product(self._folded_forms, dict.fromkeys([quote, grouped])):
+            parts, end = list(filter(None, map(fold, _SKIP.split(_join_by_sign(said))))), 0
             for part in parts:
                 if (end := _find_end(part, form, _PART_OF_TOKEN, end)) < 0:
                     break
@@ -367,7 +373,7 @@ class SearchedText:
 
     @cached_property
     def _folded_forms(self) -> list[str]:
-        return ["".join(map(_fold_piece, pieces_of(form))) for form in self._forms]
+        return ["".join(_fold_piece(_join_by_sign(piece)) for piece in pieces_of(form)) for form in self._forms]
 
     def _whole_hash(self, short: re.Match[str]) -> str:
         """Return the first hash in the text with this beginning, as git and others abbreviate them; else the input."""

@@ -888,6 +888,25 @@ async def test_the_same_words_at_the_next_question_are_kept_too() -> None:
         assert (await agent.get("t")).pending[0]["text"].count("hurry up") == 1
 
 
+@pytest.mark.parametrize("submits", [True, False])
+async def test_who_says_the_same_again_after_other_words_has_changed_their_mind(submits: bool) -> None:
+    """H13, C16: “wait”, “go on”, “wait” are three messages; the last one, delivered twice, is one."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    await till.asks()
+    async with till.agent as agent:
+        for words in ("wait", "go on", "wait", "wait"):
+            if submits:
+                with pytest.raises(ResumeError, match="kept"):
+                    await agent.submit_answer("t", words, by="mira")
+            else:
+                assert "kept" in (await agent.resume("t", words, by="mira")).problem
+        text = (await agent.get("t")).pending[0]["text"]
+        run = await agent.resume("t", "ok", by="operator:anna")
+    assert text.count("“wait”") == 2
+    assert run.receipt is not None
+    assert [row["text"] for row in run.receipt["heard"]] == ["wait", "go on", "wait"]
+
+
 async def test_words_at_a_plan_that_stays_as_it_is_are_announced() -> None:
     """H13, D04: who wrote them sees the plan again; a typo of theirs announces nothing."""
     agent, heard, model = approver_asked(settings={"answered_by": {}})

@@ -311,6 +311,18 @@ def test_what_does_not_stand_there_does_not_occur(quote: str, text: str) -> None
     assert not occurs(quote, text)
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u202f", "&nbsp;", "&#8239;"])
+def test_a_space_that_groups_digits_parts_no_number(space: str) -> None:
+    """E10: a part of an amount is no quote, the whole is one, whatever space is typed in it."""
+    text = SearchedText(f"Refund 12{space}500 €, due 850,00- 1{space}204,33")
+    for part in ("500 €", "Refund 12", "204,33", "500 €, due 850,00- 1"):
+        assert not text.says(part), part
+    for between in (space, " ", ""):
+        assert text.says(f"Refund 12{between}500 €"), between
+    assert text.says(f"12{space}500 €, due 850,00-") and text.says("12 500 €, due 850,00- 1 204,33")
+    assert SearchedText(f"costs{space}5{space}€").says("5")
+
+
 def test_the_nearest_passage_is_shown() -> None:
     """V01: so that the model sees what it should have quoted."""
     text = "\n".join([f"row {n}: nothing of note" for n in range(500)] + ["order A-103 was delivered on 2026-11-08"])
