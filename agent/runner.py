@@ -27,10 +27,11 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -324,8 +325,8 @@ async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> State
     return None
 
 
-async def _find_before(graph: Compiled, thread_id: str, request: str) -> RunnableConfig | None:
-    """Return the checkpoint before a request; None if it was the first one, and cancelled before it began.
+async def _find_before(graph: Compiled, thread_id: str, request: str) -> RunnableConfig:
+    """Return the checkpoint before a request; its first one, if it was the thread's first request and never began.
 
     Raises ConfigError if no request began with this message.
     """
@@ -333,18 +334,18 @@ async def _find_before(graph: Compiled, thread_id: str, request: str) -> Runnabl
         begin, later = found
         if begin and request in _given_in(begin):
             return begin.parent_config or begin.config
-        is_there = False
+        is_there, first = False, None
         async for each in _read_back(graph, thread_id, later):
             is_begin = begin is not None and each.config == begin.config
             if is_there and request not in known_ids(each.values):
                 is_input = is_begin or request in _given_in(each)
                 return (each.parent_config or each.config) if is_input else each.config
             is_its = each.values.get("request") == request
-            is_there = is_there or is_its
+            is_there, first = is_there or is_its, each.config
             if is_begin and not is_its:
                 break
-        if is_there:
-            return None
+        if is_there and first:
+            return first
     raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
 
 
@@ -663,11 +664,14 @@ class Runner:
         message = str(messages[-1].id)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
-        place, kept, values = None, dict[str, Any](), snapshot.values if snapshot else {}
+        place, kept, gone, values = None, dict[str, Any](), list[RemoveMessage](), snapshot.values if snapshot else {}
         if request.instead_of:
             place = await _find_before(thread.graph, thread_id, request.instead_of)
         if place:
-            kept, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
+            found, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
+            said = found.get("messages") or []
+            stays = [*takewhile(lambda each: each.id != request.instead_of, said)]
+            kept, gone = {**found, "messages": stays}, [RemoveMessage(id=each.id) for each in said[len(stays) :]]
         if request.plan:
             await thread.store.aput(plan_key(thread_id), message, request.plan, index=False)
 
@@ -680,7 +684,7 @@ class Runner:
                 await self._put_away(thread, snapshot)
             if place:
                 await thread.read()  # ids written from now on sort after the thread's latest state
-                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, kept, turn)}
+                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, kept, turn), "messages": gone}
                 await thread.graph.aupdate_state(place, update, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
