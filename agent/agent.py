@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import load_hooks, read_config
 from donewhen.agent.conversation import Conversation, read_conversation, read_observation
-from donewhen.agent.gate import NotAsked, question_for
+from donewhen.agent.gate import question_for
 from donewhen.agent.models import Models, ModelSource
 from donewhen.agent.options import AgentOptions, Options, StartOptions, check_options
 from donewhen.agent.plans.store import PlanStore
@@ -403,8 +403,6 @@ class Agent:
         id, asked, by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
         try:
             await self._runner.submit_answer(id, answer, asked, by)
-        except NotAsked as error:
-            raise await self._runner.keep_words(id, error, by) from None
         finally:
             self._wake_workers()
         return id

@@ -1135,7 +1135,7 @@ class Runner:
         """Check an answer, and store it for a worker; return the thread's id.
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`; of
-        several answers, those that count are stored first.
+        several answers, those that count are stored first, and before them what somebody says who is not asked.
         """
         await self._settle_left(thread_id)
         async with self.storage.writer() as (saver, store):
@@ -1146,11 +1146,14 @@ class Runner:
                 taken = {**taken, **{id: entry["answer"] for id, entry in left.items()}}
                 run = run.without(left, "running")
             understood, refusal = _address_open(run, values, answer, question, by, taken)
-            if not understood:
-                if refusal:
-                    raise refusal
-                return thread_id
-            answers = storable(understood)
+        if isinstance(refusal, NotAsked):
+            refusal = await self.keep_words(thread_id, refusal, by)
+        if not understood:
+            if refusal:
+                raise refusal
+            return thread_id
+        answers = storable(understood)
+        async with self.storage.writer() as (_, store):
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             at_work = await _is_taken(store, thread_id, answers)
         # Else nobody works on it, or the holder is beginning its work, or ends without having seen the answers.

@@ -473,6 +473,26 @@ async def test_an_accepted_answer_is_there_once_after_any_crash() -> None:
             return
 
 
+async def test_words_beside_a_submitted_answer_are_there_once_after_any_crash() -> None:
+    """C04, H13, R02: wherever the process dies between the answer that counts and the words of who is not asked, the
+    same call once more leaves both."""
+    for at in itertools.count(1):
+        crash, storage = Crash(at, only=["store.done"]), open_storage("memory:")
+        run = await (till := two_sides(storage=storage)).asks()
+        first, second = (pause["id"] for pause in run.pending)
+        both = {first: "approve", second: "not for 40"}
+        dying = two_sides(storage=crashing(storage, crash))
+        for agent in (dying.agent, till.agent):
+            with suppress(StorageError, Crashed, ResumeError):
+                await agent.submit_answer("t", both, by="operator:anna")
+        assert [pause["id"] for pause in await till.agent.pending()] == [second], crash.trace[-1:]
+        run = await till.agent.run_submitted("t")
+        assert run.pending[0]["text"].count("not for 40") == 1, crash.trace[-1:]
+        assert till.paid == [400]
+        if len(crash.trace) < at:
+            return
+
+
 async def test_who_is_asked_again_reads_that_it_was_made_and_failed() -> None:
     """H13, X10: after each of two failures the question about the equal call has what the last one answered; about
     another call, and one that was rejected before it was made, nothing was tried."""
