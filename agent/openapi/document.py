@@ -206,7 +206,8 @@ class Document:
             names[path, method] = name = _free_name(own, {*first})
             if name != own:
                 other = first[legal_name(own)]
-                log.warning("two operations have the name %s: %s keeps it, %s is %s", own, other, place, name)
+                same, new = legal_name(own), legal_name(name)
+                log.warning("two operations have the name %s: %s keeps it, %s is %s", same, other, place, new)
             first[legal_name(name)] = place
         return names
 

@@ -343,7 +343,7 @@ class _Api:
     def _more_pages(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> Json:
         """Return what the headers of an answer say about further pages: what leads to the next, and how many there are.
 
-        `next` has the arguments of the operation, or the address without its host if none of them is there.
+        `next` has the arguments of the operation, or the address without its host if something in it is none of them.
         """
         more: Json = {}
         if url := str(answer.links.get("next", {}).get("url", "")):
@@ -355,8 +355,11 @@ class _Api:
                 if each.place == "query"
             }
             arguments = {name: value for name, value in read.items() if value is not None}
+            given = [each for each in operation.parameters if each.argument in arguments]
+            sent = {name for each in given for name, _ in _query_parts(each, arguments[each.argument])}
             address = f"{urlsplit(url).path}?{urlencode(pairs)}".rstrip("?")
-            more["next"] = arguments or hide_known(address, secrets)[:MOST_OF_LINK]
+            is_whole = arguments and sent >= {name for name, _ in pairs}
+            more["next"] = arguments if is_whole else hide_known(address, secrets)[:MOST_OF_LINK]
         totals = (answer.headers.get(name, "").strip() for name in TOTALS)
         if total := next((each for each in totals if each.isdecimal() and len(each) < MOST_DIGITS), ""):
             more["total"] = int(total)
@@ -505,8 +508,10 @@ def _query_value(parameter: Parameter, pairs: Sequence[tuple[str, str]], definit
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     kinds, texts = {*kinds_of(schema, {"$defs": definitions})}, [text for own, text in pairs if own == name]
     if "object" in kinds and not parameter.as_json and (style == "deepObject" or parameter.explode):
-        keys = {f"{name}[{key}]" if style == "deepObject" else key: key for key in schema.get("properties", ())}
-        return {keys[own]: text for own, text in pairs if own in keys} or None
+        if style == "deepObject":
+            start = f"{name}["
+            return {own[len(start) : -1]: text for own, text in pairs if own.startswith(start)} or None
+        return {own: text for own, text in pairs if own in schema.get("properties", ())} or None
     if not texts:
         return None
     if parameter.as_json:

@@ -245,9 +245,15 @@ class Executors(MutableMapping[str, Executor]):
         """
         added, own = [*map(self._with_legal_name, tools)], [*self._common, *_own_tools(self._all)]
         if twice := {each.name for tool in added for each in own if each.name == tool.name and each is not tool}:
+            name = min(twice)
+            owner = next(
+                (f"executor {of!r}" for of, one in self._all.items() if name in {tool.name for tool in own_tools(one)}),
+                "the agent",
+            )
+            advice = "give one of them another name, or make the agent without it, as in Agent(model, [])"
             raise ToolError(
-                f"two tools are called {min(twice)!r}, one of the agent and one in tools= of this run; these are added "
-                "to the agent's: give the agent none of these names, as in Agent(model, [])"
+                f"two tools are called {name!r}, one of {owner} and one in tools= of this run, which are added to all "
+                f"that are there: {advice if owner == 'the agent' else 'give one of them another name'}"
             )
         more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere, "complete": False}
         more["known"] = self.toolbox

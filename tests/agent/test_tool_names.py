@@ -109,3 +109,6 @@ async def test_a_tool_of_a_run_with_the_name_of_one_of_the_agents_says_what_to_d
             with pytest.raises(ToolError, match=r"in tools= of this run.* as in Agent\(model, \[\]\)"):
                 await begin
         assert (await agent.start("Go", tools=[own])).status == "waiting"
+    async with Agent(one_step([]), executors={"finder": Executor("finds", tools=[own])}, storage="memory:") as agent:
+        with pytest.raises(ToolError, match=r"one of executor 'finder' and one in tools= .*: give one of them another"):
+            await agent.start("Go", tools=[tool(name)])

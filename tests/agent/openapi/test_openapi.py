@@ -1082,6 +1082,8 @@ RANGE = {"type": "object", "properties": {"min": {"type": "integer"}, "max": {"t
         ({"schema": LIST, "style": "spaceDelimited"}, ["open", "pending"]),
         ({"content": {"application/json": {"schema": LIST}}}, ["open", "a b"]),
         ({"schema": RANGE, "style": "deepObject"}, {"min": "1", "max": "2"}),
+        ({"schema": {"type": "object", "additionalProperties": True}, "style": "deepObject"}, {"state": "open"}),
+        ({"schema": {"allOf": [RANGE]}, "style": "deepObject"}, {"min": "1"}),
         ({"schema": RANGE}, {"min": "1", "max": "2"}),
         ({"schema": RANGE, "explode": False}, {"min": "1", "max": "2"}),
         ({"schema": {"type": "string"}}, "open,pending"),
@@ -1139,17 +1141,27 @@ def test_names_do_not_go_by_the_order_of_the_document() -> None:
     ] * 2
 
 
+@pytest.mark.parametrize("schema", [{"type": "object", "additionalProperties": True}, {"type": "string"}])
+async def test_a_next_page_of_which_an_argument_is_not_known_is_an_address(schema: Any) -> None:
+    """X21: arguments that left a filter out would lead to the next page of another list."""
+    fields = [{"name": "fields", "in": "query", "schema": schema}, {"name": "page", "in": "query"}]
+    document = {"openapi": "3.1.0", "paths": {"/list": {"get": {"operationId": "list", "parameters": fields}}}}
+    with ApiServer(answer=lambda _: (200, [], {"Link": '</list?state=open&page=2>; rel="next"'})) as server:
+        found = await tools_of(document, server)["list"].ainvoke({})
+    assert found["next"] == "/list?state=open&page=2"
+
+
 def test_operations_with_one_name_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """V12: whoever makes the tools is told which operation has which name, of two and of three, once each."""
-    operation = {"operationId": "dog"}
+    operation = {"operationId": "dog/s"}
     pet = {"parameters": [{"name": "id", "in": "path"}], "delete": operation}
     paths = {"/pets/{id}": pet, "/dogs": {"put": operation, "post": operation, "get": {}}}
     document: Any = {"openapi": "3.1.0", "paths": paths}
     tools = openapi_tools(document, base_url="http://127.0.0.1")
-    assert {*(tool.name for tool in tools)} >= {"dog", "dog_2", "dog_3", "get_dogs"}
+    assert {*(tool.name for tool in tools)} >= {"dog_s", "dog_s_2", "dog_s_3", "get_dogs"}
     assert [record.message for record in caplog.records] == [
-        "two operations have the name dog: POST /dogs keeps it, PUT /dogs is dog_2",
-        "two operations have the name dog: POST /dogs keeps it, DELETE /pets/{id} is dog_3",
+        "two operations have the name dog_s: POST /dogs keeps it, PUT /dogs is dog_s_2",
+        "two operations have the name dog_s: POST /dogs keeps it, DELETE /pets/{id} is dog_s_3",
     ]
 
 
