@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from donewhen.agent.run import RunStatus
     from donewhen.agent.stream import RunStream
     from donewhen.agent.undo import UndoneChange, UndoReport
+    from donewhen.agent.work.day_budgets import BudgetRow
     from donewhen.agent.work.schedules import ScheduleInfo
     from donewhen.agent.work.thread_rows import Page, ThreadInfo
     from donewhen.agent.work.worker import StorageStatus, Worker
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from donewhen.state.records import JournalEntry, Pause, StepRecord
 
 __all__ = [
-    "Conversation", "Event", "JournalEntry", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate",
-    "Receipt", "RunStatus", "RunStream", "ScheduleInfo", "StartOptions", "StepRecord", "StorageStatus", "ThreadInfo",
-    "UndoReport", "UndoneChange", "Worker", "event_schema",
+    "BudgetRow", "Conversation", "Event", "JournalEntry", "Options", "Outcome", "Page", "Pause", "PlanJson",
+    "PlanTemplate", "Receipt", "RunStatus", "RunStream", "ScheduleInfo", "StartOptions", "StepRecord",
+    "StorageStatus", "ThreadInfo", "UndoReport", "UndoneChange", "Worker", "event_schema",
 ]  # fmt: skip
 _HOME = {
     "Conversation": "agent.conversation",
@@ -30,6 +31,7 @@ _HOME = {
     "RunStatus": "agent.run",
     "RunStream": "agent.stream",
     **dict.fromkeys(("UndoReport", "UndoneChange"), "agent.undo"),
+    "BudgetRow": "agent.work.day_budgets",
     "ScheduleInfo": "agent.work.schedules",
     **dict.fromkeys(("Page", "ThreadInfo"), "agent.work.thread_rows"),
     **dict.fromkeys(("StorageStatus", "Worker"), "agent.work.worker"),

@@ -229,7 +229,7 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
             raise ValueError(
                 f"unknown or repeated role {named_role!r}; roles are {', '.join(ROLES)} (draft means plan)"
             )
-        steps = of_role if isinstance(of_role, Mapping) else {None: of_role}
+        steps = of_role if isinstance(of_role, Mapping) and not is_reply(of_role) else {None: of_role}
         for step, of_step in steps.items():
             queues[role, step] = Queue(_queue_name(role, step), of_step)
     for queue in queues.values():
@@ -267,7 +267,8 @@ def _check_kinds(queue: Queue) -> None:
     if callable(queue.replies):
         return
     if isinstance(queue.replies, str | Mapping | AIMessage):
-        raise TypeError(f"{queue.name}: expected a list of replies or a policy, got one {kind(queue.replies)}")
+        what = "reply: put it in a list" if is_reply(queue.replies) else kind(queue.replies)
+        raise TypeError(f"{queue.name}: expected a list of replies or a policy, got one {what}")
     for number, reply in enumerate(queue.replies, 1):
         if not is_reply(reply):
             raise TypeError(f"{queue.name}: reply {number} is no reply but {kind(reply)}; see ScriptedModel")

@@ -87,8 +87,8 @@ class Worker:
     `Settings.question_seconds` are answered as `on_question` says. An answer for which a worker lacks the tools stays
     in the queue for as long as no worker has them: this one tries again after 30 seconds, with the tools that
     `open_agent` gives it then, and `ThreadInfo.problem` (`agent.info`) says what is missing. An approved plan whose
-    tool is gone or changed goes on without that tool, and asks anew. `report` is called with a thread's id and what
-    happens to it. Errors are logged as warnings of `donewhen.work`.
+    tool is gone or changed goes on without that tool, and asks anew. The attribute `report`, a function of
+    yours, is called with a thread's id and what happens to it. Errors are logged as warnings of `donewhen.work`.
     """
 
     def __init__(

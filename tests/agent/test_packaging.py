@@ -396,9 +396,9 @@ def test_the_public_names() -> None:
         "ThreadBusy", "ThreadWaiting", "ToolError", "UnknownThread", "Webhook", "build_graph", "wait",
     ]  # fmt: skip
     assert types.__all__ == [
-        "Conversation", "Event", "JournalEntry", "Options", "Outcome", "Page", "Pause", "PlanJson", "PlanTemplate",
-        "Receipt", "RunStatus", "RunStream", "ScheduleInfo", "StartOptions", "StepRecord", "StorageStatus",
-        "ThreadInfo", "UndoReport", "UndoneChange", "Worker", "event_schema",
+        "BudgetRow", "Conversation", "Event", "JournalEntry", "Options", "Outcome", "Page", "Pause", "PlanJson",
+        "PlanTemplate", "Receipt", "RunStatus", "RunStream", "ScheduleInfo", "StartOptions", "StepRecord",
+        "StorageStatus", "ThreadInfo", "UndoReport", "UndoneChange", "Worker", "event_schema",
     ]  # fmt: skip
     assert {*errors.__all__} - {*donewhen.__all__} == {"PlanError", "ScheduleError", "ToolMissing"}
     assert executors.__all__ == ["Executor", "Executors", "RemoteAgent"]

@@ -197,6 +197,15 @@ def test_a_script_that_could_never_be_played_is_refused_at_once(wrong: Any) -> N
         ScriptedModel(wrong)
 
 
+@pytest.mark.parametrize("reply", [finish_step("done"), "text"])
+def test_one_reply_in_place_of_a_list_is_told_as_such(reply: Any) -> None:
+    """H10: a call is no table of steps; the error says what to do."""
+    with pytest.raises(
+        TypeError, match="execute: expected a list of replies or a policy, got one reply: put it in a list"
+    ):
+        ScriptedModel(roles={"execute": reply})
+
+
 def test_roles_are_found_in_the_real_prompts() -> None:
     roles = ["triage", "plan", "execute", "deliver", "judge"]
     with ScriptedModel(["other"], roles={role: [f"as {role}"] for role in roles}) as model:
