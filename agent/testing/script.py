@@ -229,7 +229,8 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
             raise ValueError(
                 f"unknown or repeated role {named_role!r}; roles are {', '.join(ROLES)} (draft means plan)"
             )
-        steps = of_role if isinstance(of_role, Mapping) and not is_reply(of_role) else {None: of_role}
+        is_table = isinstance(of_role, Mapping) and not is_reply(of_role)
+        steps: dict[str | None, Any] = {**of_role} if is_table else {None: of_role}  # type: ignore[dict-item]
         for step, of_step in steps.items():
             queues[role, step] = Queue(_queue_name(role, step), of_step)
     for queue in queues.values():
