@@ -1,4 +1,4 @@
-"""The deliver node is the only one that ends a run. A model or code writes the answer from the receipt."""
+"""The deliver node is the only node that ends a run. A model or code writes the answer from the receipt."""
 
 import json
 from collections import Counter

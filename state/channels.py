@@ -294,7 +294,7 @@ class StepStored(StepOutput, total=False):
     """The rounds since it was dispatched; if shortened, all rounds after the note about earlier ones."""
     record: Annotated[StepRecord, FIELDS]
     decision: Json | None
-    """The decision of the last reply, until it is carried out."""
+    """A claim that is to be checked: of the last reply, or of an executor's output."""
     wrote: WriteKeys
     """Short keys of writes with a known outcome since the step was dispatched."""
 
@@ -350,7 +350,7 @@ class Step(StepStored, total=False):
     sandbox: Any
     """The interpreter of its programs while the step works."""
     own_rounds: set[str]
-    """The rounds for which this process has looked for a saved reply: only the first one can have one."""
+    """The first round of this process, once it has looked for a saved reply: only that one can have one."""
     allowance: Amounts
     run: Json
     """The run's state when the step was dispatched."""

@@ -424,7 +424,7 @@ class Sources:
 
     @property
     def long(self) -> list[str]:
-        """Return the ids of observations whose stored text is shortened; pass their full text to `read`."""
+        """Return the ids of observations whose stored text is shortened; give their full text to `add_long_text`."""
         return list(self._long)
 
     def add_long_text(self, id: str, text: str) -> None:

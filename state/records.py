@@ -51,6 +51,7 @@ class Meanwhile(TypedDict):
 
 class Pause(TypedDict, total=False):
     """A question to a person, as JSON. `id`, `kind`, `question`, `options` and `step` are always set, others by kind.
+    One that somebody put off has `id`, `problem` and `draft` alone.
 
     Its kinds are the classes of `graph/pauses`.
     """

@@ -1,6 +1,6 @@
 """The nodes that wait for a person, `confirm` and `ask_user`: they read and check the answer and apply it to the run.
 
-Neither does anything before its only interrupt, because it runs again from its beginning when the answer comes. Of
+Neither changes anything before its only interrupt, because it runs again from its beginning when the answer comes. Of
 several answers each is applied whole or not at all; `advance` continues from the new state. What an answer means and
 changes is said by the class of the pause, in `graph/pauses`.
 """

@@ -1,7 +1,7 @@
 """Let a judge doubt a text before it is delivered: one question, and a few look-ups. Fails closed.
 
-The judge sees the goal, all changes with their outcomes, the cited passages and an index of all observations; never
-the reasoning of the text's author.
+The judge sees the goal, all changes with their outcomes, the cited passages and an index of the latest observations;
+never the reasoning of the text's author.
 """
 
 import asyncio
@@ -549,7 +549,7 @@ def _source_text(entry: JournalEntry) -> str:
 
 
 def _index_of_observations(entries: Sequence[JournalEntry], cited: Collection[str]) -> str:
-    """Render these observations, without the results of steps, oldest first, a line each.
+    """Render the latest of these observations, without the results of steps, oldest first.
 
     While there is room, the texts of cited observations are whole, and then those of the latest; others are cut.
     """

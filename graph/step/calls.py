@@ -1,6 +1,6 @@
 """Make calls: each passes the gates, is made once, and becomes an observation.
 
-A call has five shapes. A `Call` is what a model, a plan or a step wants, with what a person decided about it
+A call has five shapes of its own. A `Call` is what a model, a plan or a step wants, with what a person decided about it
 (`state/records.py`); it is stored until it is made. A `Ruling` is what the gates say of it (`graph/step/gates.py`). A
 `CallOutcome` is what came of it (`graph/tools/call.py`), a `JournalEntry` the observation that it becomes, and a `Row`,
 with the entry that it names, what the store knows of its effect (`graph/tools/effects.py`). What a plan says of calls,

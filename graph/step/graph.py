@@ -1,7 +1,7 @@
 """The execute node, a subgraph for one step: rounds of `decide`, then `goal_check`.
 
-`decide` makes the calls of its reply; `act` makes those that had to wait, and all if there is no store. `delegate`
-hands the step to an executor that works on its own.
+`decide` makes the calls of its reply. `act` makes those that had to wait, all of them if there is no store, the calls
+of the plan, and the next change of a program. `delegate` hands the step to an executor that works on its own.
 """
 
 from functools import cache, partial

@@ -135,7 +135,10 @@ class StepProof(Proof):
 
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
-    """Check the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
+    """Check what is claimed against the evidence; accept it or say what is missing.
+
+    A model claims with `finish_step` or `finish_task`; planned calls and executors without a model of ours claim too.
+    """
     tools = deps.all_tools(runtime.context, state["run"].get("plan"))
     context = StepContext.of(state, runtime, config, deps, tools)
     claim = state.get("decision") or state["record"]["claim"] or _claim_of_calls(context)

@@ -246,8 +246,8 @@ STEP: Role[StepRound, Step] = Role(
 )
 
 
-# The reply of a round is saved before it is acted on: one round is one checkpoint, and after a crash in it no model is
-# asked again.
+# The reply of a round is saved before it is acted on, if there is a store: one round is one checkpoint, and after a
+# crash in it no model is asked again.
 
 
 async def _load_reply(state: Step, runtime: Runtime[Settings]) -> Step | None:

@@ -475,7 +475,7 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
     if entry is not None:
         if await log.account(effect.key, entry, effect) == "replay":
             return _replay(effect, entry)
-        return await _settle_earlier(log, effect, entry, EqualRows(rows), run)
+        return await _make_once(log, effect, entry, EqualRows(rows), run)
     unaccounted, covered = await log.find_unaccounted(rows, effect)
     for key, other, account in unaccounted:
         # It is settled under the earlier call's key, and if need be made: a service that knows the key makes it once.
@@ -487,19 +487,20 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
             await log.uncover(earlier, other)
             return _replay(earlier, other)
         if not effect.has_other_words(other):
-            return await _settle_earlier(log, earlier, other, EqualRows(rows), run)
+            return await _make_once(log, earlier, other, EqualRows(rows), run)
         if (outcome := await _resolve_handoff(log, earlier, other, EqualRows(rows))) is not None:
             return outcome
-    return await _settle_earlier(log, effect, None, EqualRows(rows, covered), run)
+    return await _make_once(log, effect, None, EqualRows(rows, covered), run)
 
 
-async def _settle_earlier(
+async def _make_once(
     log: EffectLog, effect: Effect, entry: Json | None, seen: EqualRows, run: MakeCall
 ) -> CallOutcome | UnknownEffect:
-    """Make the call, unless an equal write that is not accounted for stands against it; `entry` is that write's entry.
+    """Make the call, unless an equal one that is not accounted for stands against it.
 
-    What a person answered about that write decides first, then the call's key, then the tool's probe. If none of them
-    does, a person is asked; so they are if an earlier request made it, because nothing is in doubt then.
+    `entry` is what is stored of that one; None if there is none, as for most calls. What a person answered about it
+    decides first, then the call's key, then the tool's probe. If none of them does, a person is asked. One that an
+    earlier request made is known to be done: then a person is asked at once.
     """
     if entry:
         seen = replace(seen, rows=[*seen.rows, *await log.uncover(effect, entry)])
