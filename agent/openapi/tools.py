@@ -660,6 +660,9 @@ def _compare(operation: Operation, arguments: Json, before: Any, after: Any) -> 
         return {"as_asked": None, "problem": describe_error(after)[:300]}
     if operation.method == "delete":
         return {"as_asked": False, "found": True}
+    if isinstance(after, list) and isinstance(wanted, list):
+        shows = _shows(after, wanted)
+        return {"as_asked": None if shows is False and _are_among(after, wanted) else shows, "now": after}
     if not isinstance(after, dict):  # a text may be another form of what was sent
         is_comparable = not isinstance(wanted, dict) and not isinstance(after, str)
         return {"as_asked": _shows(after, wanted) if is_comparable else None, "now": after}
@@ -703,6 +706,11 @@ def _shows(shown: Any, wanted: Any) -> bool | None:
     if isinstance(shown, list) and isinstance(wanted, list):
         return len(shown) == len(wanted) and _all(map(_shows, shown, wanted))
     return same_json(shown, wanted) if _json_type(shown) is _json_type(wanted) else None
+
+
+def _are_among(shown: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Return whether all that a list shows was sent: then it may be one page of that, or have another order."""
+    return bool(shown) and all(any(_shows(each, one) for one in wanted) for each in shown)
 
 
 def _all(shown: Iterable[bool | None]) -> bool | None:
@@ -758,7 +766,14 @@ async def _replaced(api: _Api, operation: Operation, reader: Operation, argument
     now = await _look(api, reader, operation.place_of(arguments))
     if operation.method == "delete" and not isinstance(now, Exception):
         return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}
-    if not isinstance(now, dict) or operation.whole_body:
+    if operation.whole_body:
+        body = next(
+            (each for each in operation.parameters if each.argument in arguments and each.place == "body"), None
+        )
+        if body is None or operation.method != "put" or isinstance(now, Exception):  # a PATCH may be steps to take
+            return {}
+        return {} if same_json(now, arguments[body.argument]) else {body.argument: comparable_text(now)}
+    if not isinstance(now, dict):
         return {}
     fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
     replaced = {each.argument: now[each.name] for each in fields if now.get(each.name) is not None}

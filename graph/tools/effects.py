@@ -511,7 +511,7 @@ async def _make_once(
     if entry and not refuted:
         found = await (_look_up_write(log, effect, entry) if is_write else _look_up_repeatable(effect, entry))
         if isinstance(found, CallOutcome):
-            return await _save_end(log, effect, found, seen)
+            return await _save_end(log, effect, found, seen, entry)
         if found == "ask":
             return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
     once_more = entry is not None and effect.tool.keyed and not refuted
@@ -565,7 +565,7 @@ async def _resolve_handoff(
     probed = None if answer == "not_happened" else await _probe(effect, entry.get("about") or {})
     if answer == "happened":
         if isinstance(probed, CallOutcome):
-            return await _save_end(log, effect, probed, seen)
+            return await _save_end(log, effect, probed, seen, entry)
         return await _follow_answer(log, effect, entry, seen)
     if not answer and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
@@ -589,7 +589,7 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, see
         return await _keep_unknown(log, effect, skipped, seen)
     if entry and entry["state"] == "done":
         return replace(_replay(effect, entry), made_at=entry.get("at", ""))  # older ones have no time
-    return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen)
+    return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen, entry)
 
 
 async def _keep_unknown(log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows) -> CallOutcome:
@@ -655,9 +655,12 @@ def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     return replace(outcome, key=short_key(effect.key)) if outcome_known else outcome
 
 
-async def _save_end(log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows) -> CallOutcome:
-    """Store the outcome of the call."""
+async def _save_end(
+    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows, begun: Json | None = None
+) -> CallOutcome:
+    """Store the outcome of the call; `begun` is the entry of one that was made before, whose time stays."""
     entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
+    entry["at"] = (begun or {}).get("at", entry["at"])
     await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if outcome.confirmed else entry, seen)
     return _with_key(effect, outcome)
 
