@@ -1,6 +1,7 @@
 """The ledger of effects, call by call: what is known is replayed, what is harmless repeated, the rest asked."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from donewhen import Agent, build_graph
+from donewhen.graph.clock import SECOND, Clock, using
 from donewhen.graph.tools.call import CallOutcome
 from donewhen.graph.tools.effects import (
     FRESH,
@@ -128,6 +130,25 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     assert isinstance(once_more, CallOutcome)
     assert once_more.text == "done"
     assert world.count == 2
+
+
+async def test_a_write_that_a_person_confirms_later_keeps_its_time() -> None:
+    """R03, D02: what is known on Friday of a write of Monday was made on Monday."""
+    store, world = InMemoryStore(), World(dies=1)
+
+    async def time_of(state: str) -> str:
+        found = [item.value for item in await store.asearch(()) if state in str(item.value)]
+        return str(re.findall(r"'at': '([^']*)'", str(found))[0])
+
+    with using(Clock()) as clock:
+        await begun(log_of(store, "t", "execute:0", "s1"))
+        made = await time_of("intent")
+        first = await perform(log_of(store, "t", "execute:1", "s1"), effect_of(), world.run)
+        assert isinstance(first, UnknownEffect)
+        clock.follow(clock.now() + 4 * 86_400 * SECOND)
+        confirmed = effect_of(known="happened", attempt=first.attempt)
+        await perform(log_of(store, "t", "execute:1", "s1"), confirmed, world.run)
+        assert await time_of("confirmed") == made
 
 
 async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
