@@ -32,7 +32,7 @@ from donewhen.graph.people.interjections import (
 from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.round import Role
-from donewhen.graph.step.audit import Subject, audit, audit_record, is_audit_due, trace_output
+from donewhen.graph.step.audit import Subject, audit, is_audit_due, trace_output
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import (
@@ -117,7 +117,7 @@ class Delivery(Talk[str]):
     """Verdicts on the goal's own criteria."""
     audit: Json | None = None
     """The `AuditRow` of the answer; None if no audit was due."""
-    audit_record: Json | None = None
+    last_audit: Json | None = None
     """What the next audit of the answer needs of the last one."""
     form: OutputForm | None = None
     """The form of the structured result, if one is requested."""
@@ -383,10 +383,8 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     journal = [*(values.get("journal") or ()), *context.new_entries]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
-    subject, count = replace(subject, last_audit=delivery.audit_record), len(context.new_entries)
-    audit_row = await audit(context, subject)
+    audit_row, delivery.last_audit = await audit(context, replace(subject, last_audit=delivery.last_audit))
     delivery.audit = dict(audit_row)
-    delivery.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
     doubts = reasons(delivery.audit, delivery.language)
     level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:

@@ -24,7 +24,7 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import IN_PLANNING, heard_entries, new_interjections
 from donewhen.graph.people.pauses import pause_message
 from donewhen.graph.round import Work, correct
-from donewhen.graph.step.audit import Subject, audit, audit_record, can_judge, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import with_whole_texts
@@ -50,7 +50,6 @@ from donewhen.state.plan.schedule import SCHEDULES
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
-from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
 from donewhen.state.records import (
     Correction,
@@ -442,10 +441,11 @@ async def settle_by_answer(round: PlanningRound, message: AIMessage, decision: D
         verdicts = {PLANNING: [{"evidence": evidence}]}
         subject = Subject(round.run, arguments["text"], [*earlier, *words, *entries], output, verdicts)
         subject = replace(subject, last_audit=round.record["last_audit"])
-        audited = dict(await audit(context, subject))
+        audit_row, last_audit = await audit(context, subject)
+        audited = dict(audit_row)
         emit_charge(round.runtime, None, context.spent)
         more = {"spent": context.spent, "journal": context.new_entries}
-        round.note(last_audit=audit_record(subject, cast("AuditRow", audited), context.new_entries))
+        round.note(last_audit=last_audit)
         if (doubts := doubts_to_send_back(audited)) and not round.was_corrected("answer"):
             update = send_correction(round.note_correction("answer"), message, [*doubts, ONLY_SHOWN])
             return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.new_entries}

@@ -104,7 +104,7 @@ class Subject:
     step: str | None = None
     """The step, if its result is audited instead of the run's answer."""
     last_audit: Json | None = None
-    """What `audit_record` returned of the last audit of the same work, if there was one."""
+    """What `audit` returned for this one, at the last audit of the same work, if there was one."""
 
     @property
     def fence(self) -> str:
@@ -142,8 +142,22 @@ def is_audit_due(settings: Settings, run: Mapping[str, Any], new_entries: Iterab
     )
 
 
-async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NOTHING) -> AuditRow:
-    """Return the judge's findings on the text, or a `problem` if the judge cannot be asked or gives no usable reply.
+async def audit(context: CallContext, subject: Subject, *, reserve: Amounts = NOTHING) -> tuple[AuditRow, Json | None]:
+    """Let the judge read a text; return the findings, and what the next audit of the same work needs of this one.
+
+    The findings have a `problem` if the judge cannot be asked or gives no usable reply. Nothing is kept for the next
+    audit if nobody judged the text.
+    """
+    count = len(context.new_entries)
+    audit_row = await _judge(context, subject, reserve)
+    if audit_row["problem"] or audit_row.get("nobody"):
+        return audit_row, None
+    journal = [*subject.journal, *context.new_entries[count:]]
+    return audit_row, {"audit": dict(audit_row), **_basis(replace(subject, journal=journal))}
+
+
+async def _judge(context: CallContext, subject: Subject, reserve: Amounts) -> AuditRow:
+    """Return the judge's findings on the text.
 
     Its look-ups become observations in `context.new_entries`. Sentences that the last audit of the same work accepted
     are not judged again unless something was changed or said since. If nothing at all is new, the last findings are
@@ -348,13 +362,6 @@ def _may_be_cut(subject: Subject, looked_up: Sequence[JournalEntry]) -> bool:
     lengths = [len(entry["text"]) for entry in entries]
     is_long = max(lengths, default=0) > CITED_CHARS or sum(lengths) > ROOM
     return is_long or bool(subject.run.get("before")) or any(entry["stored"] for entry in entries)
-
-
-def audit_record(subject: Subject, audit_row: AuditRow, looked_up: Sequence[JournalEntry]) -> Json | None:
-    """Return what the next audit of the same work needs of this one; None if nobody judged the text."""
-    if audit_row["problem"] or audit_row.get("nobody"):
-        return None
-    return {"audit": dict(audit_row), **_basis(replace(subject, journal=[*subject.journal, *looked_up]))}
 
 
 def _basis(subject: Subject) -> Json:

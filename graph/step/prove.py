@@ -15,7 +15,7 @@ from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import heard_entries, new_interjections
 from donewhen.graph.round import send_back
-from donewhen.graph.step.audit import Subject, audit, audit_record, can_judge, is_audit_due
+from donewhen.graph.step.audit import Subject, audit, can_judge, is_audit_due
 from donewhen.graph.step.calls import ask_before_end, make_read_call
 from donewhen.graph.step.gates import NOTHING, CallContext, StepContext
 from donewhen.graph.step.leave import StepWork, leave, question_pause
@@ -102,7 +102,7 @@ class StepProof(Proof):
     claim: StepClaim = field(kw_only=True)
     audit: Json | None = None
     """The `AuditRow` of the result, if it is the answer."""
-    audit_record: Json | None = None
+    last_audit: Json | None = None
     """What the next audit needs of this one."""
     unjudged: AuditRow | None = None
     """The audit that was not possible, if a judge has to decide a criterion."""
@@ -269,9 +269,7 @@ async def _audit_result(proof: StepProof) -> list[str]:
     verdicts = {**others, id: proof.rows}
     subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if is_answer else id)
     subject = replace(subject, last_audit=proof.record["judged"])
-    count = len(context.new_entries)
-    audit_row = await audit(context, subject, reserve=RESERVE if is_answer else NOTHING)
-    proof.audit_record = audit_record(subject, audit_row, context.new_entries[count:])
+    audit_row, proof.last_audit = await audit(context, subject, reserve=RESERVE if is_answer else NOTHING)
     why = reasons(audit_row, state["language"])
     is_judged = not (audit_row["problem"] or audit_row.get("nobody"))
     for number in for_judge:
@@ -308,8 +306,8 @@ def _change(proof: StepProof) -> StepChange:
         "verdicts": proof.rows,
         "standing": {} if proof.claim.get("planned") else standing,
     }
-    if proof.audit_record is not None:
-        change["judged"] = proof.audit_record
+    if proof.last_audit is not None:
+        change["judged"] = proof.last_audit
     if proof.audit is not None:
         change |= {"audit": proof.audit, "doubted": proof.doubted}
     if reason := str(proof.claim["arguments"].get("unchanged") or "").strip():
