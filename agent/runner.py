@@ -1089,10 +1089,11 @@ class Runner:
                     yield part
             return
         run = read_run(thread_id, snapshot, act.settings, self.form)
-        if drained and not _has_input(act.input, run, snapshot) and await requeue_untaken(thread.store, thread_id):
-            call.run = replace(run, status="queued")
-        else:
+        is_taken = not drained or _has_input(act.input, run, snapshot)
+        if is_taken or not await requeue_untaken(thread.store, thread_id):
             call.run = await self.record_rest(thread, run, snapshot)
+        if not is_taken and (row := await thread.store.threads.get(thread_id)):
+            call.run = run_now(thread_id, row, snapshot, self.form)
         if drained:
             raise drained
 

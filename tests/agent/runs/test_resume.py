@@ -260,17 +260,23 @@ async def test_a_drained_run_goes_on(storage: Storage) -> None:
     model.assert_exhausted()
 
 
-async def test_a_request_that_was_drained_before_its_first_node_is_known_by_its_id(tmp_path: Path) -> None:
-    """F4, C06: as where Temporal gives an attempt up: sent again, it is carried out, by whoever has the thread then."""
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_a_request_that_was_drained_before_its_first_node_is_known_by_its_id(
+    is_second: bool, tmp_path: Path
+) -> None:
+    """F4, C06: as where Temporal gives an attempt up: sent again, it is carried out, by whoever has the thread then. Its
+    run is not that of the request before it."""
 
     class Drains(AsyncCallbackHandler):
         async def on_chain_start(self, *_: Any, **__: Any) -> None:
             agent.drain()
 
     storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
+    if is_second:
+        await Agent(ScriptedModel([answer("Fine.")]), storage=storage).start("How are you?", thread_id="t")
     agent = Agent(ScriptedModel([answer("Hello.")]), storage=storage)
     run = await agent.start("Say hello", thread_id="t", request_id="r", config={"callbacks": [Drains()]})
-    assert run.status == "running"
+    assert (run.status, run.goal, run.answer) == ("running", "Say hello", "")
     other = Agent(ScriptedModel([answer("Hello.")]), storage=storage)
     run = await other.start("Say hello", thread_id="t", request_id="r")
     run = await other.resume(run) if run.status == "running" else run
