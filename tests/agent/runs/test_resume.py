@@ -264,8 +264,8 @@ async def test_a_drained_run_goes_on(storage: Storage) -> None:
 async def test_a_request_that_was_drained_before_its_first_node_is_known_by_its_id(
     is_second: bool, tmp_path: Path
 ) -> None:
-    """F4, C06: as where Temporal gives an attempt up: sent again, it is carried out, by whoever has the thread then. Its
-    run is not that of the request before it."""
+    """F4, C06: as where Temporal gives an attempt up: sent again, it is carried out, by whoever has the thread then.
+    Its run is not that of the request before it."""
 
     class Drains(AsyncCallbackHandler):
         async def on_chain_start(self, *_: Any, **__: Any) -> None:
