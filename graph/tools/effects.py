@@ -23,7 +23,7 @@ import inspect
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -121,26 +121,23 @@ class Place:
     async def follows(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> bool:
         """Return whether a run came before this one or beside it, and not in another branch of the history."""
         level = self._first_difference(nodes, checkpoints)
-        if level == len(checkpoints) or level == len(self.checkpoints) or checkpoints[level] == self.checkpoints[level]:
+        if level in (len(checkpoints), len(self.checkpoints)) or checkpoints[level] in ("", self.checkpoints[level]):
             return True
-        return await self._descends("|".join(self.nodes[:level]), self.checkpoints[level], checkpoints[level])
+        async for id, source in self._walk_back("|".join(self.nodes[:level]), self.checkpoints[level]):
+            if id <= checkpoints[level]:
+                return id == checkpoints[level] and source == "loop"
+        return True
 
     async def find_passed(self, dispatches: Collection[str]) -> set[str]:
         """Return those of these checkpoints whose tasks worked on the way here; all if that cannot be known.
 
-        Tasks of a checkpoint that was replayed worked in another branch. Checkpoint ids are ordered by time.
+        Tasks of a checkpoint that was replayed worked in another branch.
         """
-        passed, first, id, replayed = set[str](), min(dispatches), self.dispatch, False
-        for _ in range(FURTHEST):
-            if self.saver is None or not id:
-                break
-            passed |= set() if replayed else {id} & {*dispatches}
+        passed, first = {self.dispatch} & {*dispatches}, min(dispatches)
+        async for id, source in self._walk_back(self.scope, self.dispatch):
+            passed |= {id} & {*dispatches} if source != "fork" else set()
             if id <= first:
-                return passed
-            place = {"thread_id": self.thread_id, "checkpoint_ns": "|".join(self.nodes), "checkpoint_id": id}
-            stored = await self.saver.aget_tuple({"configurable": place})
-            replayed = stored is not None and stored.metadata.get("source") == "fork"
-            id = str((stored.parent_config or {}).get("configurable", {}).get("checkpoint_id", "")) if stored else ""
+                return passed if id else {*dispatches}
         return {*dispatches}
 
     def _first_difference(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> int:
@@ -149,19 +146,19 @@ class Place:
         same = takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
         return sum(1 for _ in same)
 
-    async def _descends(self, namespace: str, checkpoint: str, earlier: str) -> bool:
-        """Return whether the earlier checkpoint's task led to this one. Checkpoint ids are ordered by time."""
-        if self.saver is None or not earlier:
-            return True  # without checkpoints there are no branches
-        place = {"thread_id": self.thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
-        current: RunnableConfig | None = {"configurable": place}
+    async def _walk_back(self, namespace: str, id: str) -> AsyncIterator[tuple[str, str]]:
+        """Yield the checkpoints before this one, each with the `source` of the one after it; the last id is "".
+
+        Ids are ordered by time. Nothing is yielded without a checkpointer.
+        """
+        if self.saver is None:
+            return
         for _ in range(FURTHEST):
-            stored = await self.saver.aget_tuple(current) if current else None
-            current = stored.parent_config if stored else None
-            id = str(current["configurable"]["checkpoint_id"]) if current else ""
-            if id <= earlier:
-                return stored is not None and id == earlier and stored.metadata.get("source") == "loop"
-        return True
+            checkpoint = {"thread_id": self.thread_id, "checkpoint_ns": namespace, "checkpoint_id": id}
+            stored = await self.saver.aget_tuple({"configurable": checkpoint})
+            parent = stored.parent_config if stored else None
+            id = str(parent["configurable"]["checkpoint_id"]) if parent else ""
+            yield id, str(stored.metadata.get("source")) if stored else ""
 
 
 @dataclass(frozen=True)
