@@ -601,12 +601,8 @@ async def make_call(
         refused = CallOutcome(False, f"Not run: {ruling.why}", error="refused", notes=ruling.notes)
     run = partial(_run_call, context, call, id, ruling.notes)
     if tool.effect == "read":
-        outcome: CallOutcome | UnknownEffect = refused or await run(key)
-    else:
-        outcome = await _run_once(context, Effect(key, call, tool, refused, base), id, run)
-    if isinstance(outcome, UnknownEffect) or outcome.artifact is None:
-        return outcome
-    return replace(outcome, artifact=storable_artifact(outcome))
+        return refused or await run(key)
+    return await _run_once(context, Effect(key, call, tool, refused, base), id, run)
 
 
 async def _run_once(context: CallContext, effect: Effect, id: str, run: MakeCall) -> CallOutcome | UnknownEffect:
@@ -638,6 +634,7 @@ async def _run_call(context: CallContext, call: Call, id: str, notes: Sequence[s
     meter = Meter(context.amounts_left, context.deps.prices)
     context.meters.append(meter)
     outcome = await _call_tool(context, call, id, meter, key)
+    outcome = replace(outcome, artifact=storable_artifact(outcome.artifact))
     if waits(call, outcome):
         outcome = await _show_questions_to_hooks(context, outcome)
     if not waits(call, outcome):

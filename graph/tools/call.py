@@ -114,7 +114,7 @@ class CallOutcome:
     """The text for the model, within the limit and without secrets."""
     seconds: float = 0.0
     artifact: Any = None
-    """The tool's artifact, unchanged; once the call is saved, the parts of it that are suitable for a checkpoint."""
+    """The tool's artifact; when the graph made the call, the parts of it that can be stored (`storable_artifact`)."""
     error: str | None = None
     """None if ok; else `timeout`, `cancelled`, `error` (reported by the tool), the exception's type, or one of
     `NOT_CALLED`.

@@ -669,7 +669,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         "text": shorten_text(outcome.text),
         "length": len(outcome.text),
         "seconds": outcome.seconds,
-        "artifact": storable_artifact(outcome),
+        "artifact": outcome.artifact,
         "error": outcome.error,
         "unknown": outcome.unknown,
         "notes": [*outcome.notes],
@@ -782,11 +782,11 @@ def failure_in(artifact: Any) -> bool | str:
     return (isinstance(failed, str) and failed.strip()[:NAMED_CHARS]) or failed is True
 
 
-def storable_artifact(outcome: CallOutcome) -> dict[str, Any] | None:
+def storable_artifact(artifact: Any) -> Json | None:
     """Return the stored parts of an artifact: `files` (path → content), an executor's `transcript` and `asks`, and
     whether the call `failed`.
     """
-    artifact = outcome.artifact if isinstance(outcome.artifact, Mapping) else {}
+    artifact = artifact if isinstance(artifact, Mapping) else {}
     parts = {key: artifact[key] for key in STORED_PARTS if key in artifact}
     if failed := failure_in(artifact):
         parts["failed"] = failed
