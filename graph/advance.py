@@ -102,8 +102,7 @@ async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
     """Return the update with the user's words to the run since steps were dispatched last."""
     if not (rows := await new_interjections(runtime, values.get("interjection_cursor") or "", RUN)):
         return {}
-    marked = {row["key"]: row for row in await mark_heard(runtime, rows, None)}
-    rows = [marked.get(row["key"], row) for row in rows]
+    rows = await mark_heard(runtime, rows, None)
     return {
         "journal": interjection_entries(rows, values.get("journal") or ()),
         "interjection_cursor": rows[-1]["key"],

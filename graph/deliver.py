@@ -320,8 +320,7 @@ class _Interjections:
 
     async def hear(self) -> None:
         """Mark everything as heard, because the prompt of the delivery includes it."""
-        marked = {row["key"]: row for row in await mark_heard(self.runtime, self.rows, None)}
-        self.rows = [marked.get(row["key"], row) for row in self.rows]
+        self.rows = await mark_heard(self.runtime, self.rows, None)
 
     def entries(self) -> list[JournalEntry]:
         """Return all of them as observations."""

@@ -87,14 +87,14 @@ _being_marked: set[tuple[str, str]] = set()
 
 
 async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str | None) -> list[Json]:
-    """Mark interjections as heard, emit those that nobody heard before, and return them; `step` as in the event.
+    """Mark interjections as heard, emit those that nobody heard before, and return all; `step` as in the event.
 
     Parallel steps hear the same words, and so does a round that is repeated after a crash; only the first emits the
     event. The mark and the event are stored together, and before it is sent: it is never sent twice, and watchers have
     it once.
     """
-    store, thread, first = runtime.store, thread_of(runtime), []
-    for row in rows:
+    store, thread, marked = runtime.store, thread_of(runtime), [*rows]
+    for n, row in enumerate(rows):
         place = thread, str(row["key"])
         if store is None or row.get("heard") or place in _being_marked:
             continue
@@ -111,8 +111,8 @@ async def mark_heard(runtime: Runtime[Settings], rows: Sequence[Json], step: str
         finally:
             _being_marked.discard(place)
         send(runtime, event)
-        first.append({**row, "heard": mark})
-    return first
+        marked[n] = {**row, "heard": mark}
+    return marked
 
 
 def name_of(row: Mapping[str, Any]) -> Json:
