@@ -73,7 +73,7 @@ def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mappin
     return all(satisfies(row["verdict"], criterion, level) for criterion, row in rows)
 
 
-def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:
+def summary(receipt: Mapping[str, Any], reason: str, language: str) -> str:
     """Summarize the run without a model; only finished steps count as finished."""
     rows = receipt["steps"]
     done = [row for row in rows if row["status"] == "done"]
@@ -91,7 +91,7 @@ def to_markdown(lines: Sequence[str]) -> str:
     return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
 
 
-def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def notes(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return what an answer must not omit: what is unproven, assumed, unfinished, next, done earlier, or undone."""
     kinds = (
         unproven_lines, _unanswered_lines, unfinished_lines, next_step_lines, late_lines, _earlier_lines, _undone_lines,
@@ -99,19 +99,19 @@ def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     return [line for lines in kinds for line in lines(receipt, language)]
 
 
-def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
+def without_notes(text: str, receipt: Mapping[str, Any], language: str) -> str:
     """Return an answer without the notes that this receipt adds."""
     added = {line for note in notes(receipt, language) for line in note.splitlines()}
     return "\n".join(line for line in text.splitlines() if line not in added).strip()
 
 
-def with_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
+def with_notes(text: str, receipt: Mapping[str, Any], language: str) -> str:
     """Return an answer with the notes that this receipt adds."""
     lines = notes(receipt, language)
     return "\n\n".join(part for part in (text, to_markdown(lines)) if part)
 
 
-def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def unproven_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return a line for each unproven part of finished work: unverified criteria, and a judge's doubts."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
@@ -149,7 +149,7 @@ def _audit_lines(audit: Mapping[str, Any] | None, language: str) -> list[str]:
     return lines
 
 
-def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def unfinished_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return a line for every call with an unknown outcome, and for every step that is not done.
 
     A step that a later plan dropped counts too, unless that plan replaced it.
@@ -171,13 +171,13 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[s
     return lines
 
 
-def unknown_lines(effects: Sequence[Mapping[str, Any]], language: str = "en") -> list[str]:
+def unknown_lines(effects: Sequence[Mapping[str, Any]], language: str) -> list[str]:
     """Return a line for every call with an unknown outcome."""
     calls = [_named_call(row) for row in effects if row.get("unknown")]
     return [f"- {say(language, 'summary', 'unknown', call=call)}" for call in calls]
 
 
-def done_in_it_lines(effects: Sequence[Mapping[str, Any]], step: str, language: str = "en") -> list[str]:
+def done_in_it_lines(effects: Sequence[Mapping[str, Any]], step: str, language: str) -> list[str]:
     """Return the line that names what took effect in a step that is not done; [] if nothing did."""
     done = [_named_call(row) for row in effects if row["ok"] and row["id"].partition(".")[0] == step]
     return [f"  - {say(language, 'summary', 'done_in_it', calls=', '.join(done))}"] if done else []
@@ -202,7 +202,7 @@ def _unanswered_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     return lines
 
 
-def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def next_step_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return the first step that could still be done; [] if there is none, or the user ended the run."""
     unfinished = [row for row in receipt["steps"] if row["status"] in (*UNFINISHED, "exhausted", "failed")]
     if not unfinished or receipt["status"] == "cancelled":
@@ -210,7 +210,7 @@ def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[st
     return [say(language, "summary", "next", step=unfinished[0]["content"])]
 
 
-def late_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def late_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
     """Return a line for everything that the user said when the work was done already."""
     texts = (" ".join(with_name(row.get("name"), row["text"]).split()) for row in receipt.get("late") or ())
     return [f"- {say(language, 'summary', 'late')}: “{text[:ASSUMPTION_CHARS]}”" for text in texts]

@@ -121,7 +121,7 @@ def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
     replaced = {**row("s2", "blocked"), "by": "user", "instead": ["s3"]}
     rows = [{**row(id, "done"), "criteria": []} for id in ("s1", "s3")]
     done = {"steps": rows, "replaced": [replaced], "questions": [], "status": "completed", "verification": "grounded"}
-    assert "s2" not in summary(done)
+    assert "s2" not in summary(done, "", "en")
     left = {**done, "steps": [row("s1", "done"), row("s3", "failed")], "status": "partial"}
     assert "- Nicht erledigt (blockiert, dann ersetzt durch s3): work on s2" in summary(left, "", "de")
 

@@ -72,16 +72,16 @@ def _receipt(second: StepRecord, status: str = "partial", **values: Any) -> dict
 @pytest.mark.parametrize("status", ["pending", "running", "ready", "waiting"])
 def test_a_step_under_way_is_not_started_for_the_user(status: StepStatus) -> None:
     """D02: whatever it was doing, a step that did not end is not done."""
-    assert "- Not done (not started): write" in summary(_receipt({**fresh_record(), "status": status}))
+    assert "- Not done (not started): write" in summary(_receipt({**fresh_record(), "status": status}), "", "en")
 
 
 def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
     """D03: what would come next is the first step that still could; not after a cancellation, not for blocked steps."""
-    assert next_step_lines(_receipt(ended("exhausted"))) == ["Next would be: write"]
-    assert next_step_lines(_receipt(ended("blocked"))) == []
-    assert next_step_lines(_receipt(ended("exhausted"), status="cancelled")) == []
-    assert next_step_lines(_receipt(done())) == []
-    assert summary({"steps": [], "status": "failed"}) == "Nothing was done."
+    assert next_step_lines(_receipt(ended("exhausted")), "en") == ["Next would be: write"]
+    assert next_step_lines(_receipt(ended("blocked")), "en") == []
+    assert next_step_lines(_receipt(ended("exhausted"), status="cancelled"), "en") == []
+    assert next_step_lines(_receipt(done()), "en") == []
+    assert summary({"steps": [], "status": "failed"}, "", "en") == "Nothing was done."
 
 
 def test_what_stands_below_an_item_stays_with_it() -> None:

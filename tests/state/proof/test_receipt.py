@@ -243,7 +243,7 @@ def test_completed_is_impossible_while_anything_required_is_unproven(
             for number, one in enumerate(criteria_of(step), 1):
                 judged = one["check"] or (one["judge"] and level != "claimed")
                 assert last[number] in (GOOD["judged"] if judged else GOOD[level])
-    listed = "\n".join(unfinished_lines(kept))
+    listed = "\n".join(unfinished_lines(kept, "en"))
     for row in kept["steps"]:
         assert (f": {row['content']}" in listed) == (row["status"] != "done")
-        assert row["content"] in summary(kept)
+        assert row["content"] in summary(kept, "", "en")
