@@ -81,6 +81,7 @@ from donewhen.state.proof.journal import (
     call_key,
     canonical_json,
     has_succeeded,
+    is_change,
     is_tool_call,
     observation,
     shorten_text,
@@ -273,7 +274,7 @@ class Calls(CallContext, ABC, Generic[Change]):
             earlier, changed = self.history.before(entry, self.entries)
         self.learned = self.learned or (earlier is None if is_call else entry["ok"])
         hint = _people_note(call)
-        if earlier is None or changed or (entry["effect"] != "read" and entry["ok"]):
+        if earlier is None or changed or is_change(entry):
             self._show(call, self._render(entry, hint))
         else:
             entry["same_as"] = earlier.get("same_as") or earlier["id"]

@@ -30,9 +30,9 @@ from donewhen.state.ledger import Amounts, add, allowance_left, first_exhausted,
 from donewhen.state.people.answers import may_answer
 from donewhen.state.plan.planning import is_about_write
 from donewhen.state.plan.steps import FOR_WRITE
-from donewhen.state.proof.journal import call_key, canonical_json, is_users_word
+from donewhen.state.proof.journal import call_key, canonical_json, is_change, is_users_word
 from donewhen.state.reading.decisions import PROGRAM
-from donewhen.state.records import WRITES, Call, JournalEntry, StepChange, decision_on
+from donewhen.state.records import Call, JournalEntry, StepChange, decision_on
 from donewhen.state.secrets import conceal_json, redact_json
 from donewhen.state.settings import Settings
 
@@ -281,7 +281,7 @@ async def limit_refusals(call: Call, context: StepContext, go: Go) -> Go | No:
     for entry in context.entries:
         if "refused" in entry and _is_equal_write(entry, call):
             refusals.append(entry)
-        elif entry["effect"] in WRITES and entry["ok"]:
+        elif is_change(entry):
             refusals.clear()
     refusals = [entry for entry in refusals if entry["refused"] == context.caller.times_spoken]
     if len(refusals) < MOST_REFUSALS:

@@ -31,13 +31,12 @@ from donewhen.state.proof.audit import doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import (
     EvidenceScope,
     ground_claim,
-    is_change,
     read_goal_check,
     read_references,
     satisfies,
     stale_reads,
 )
-from donewhen.state.proof.journal import observation
+from donewhen.state.proof.journal import is_change, observation
 from donewhen.state.proof.planned import claim_of_calls
 from donewhen.state.proof.receipt import AuditRow
 from donewhen.state.records import JournalEntry, Pause, StepChange, StepClaim, StepRecord

@@ -18,7 +18,7 @@ from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole, words_of_entry
 from donewhen.state.proof.quotes import SearchedText
-from donewhen.state.records import WRITES, JournalEntry
+from donewhen.state.records import JournalEntry
 from donewhen.state.values import as_whole
 
 Verdict = Literal["proven", "cited", "unverified", "failed"]
@@ -473,11 +473,6 @@ def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
         return None
     later = (e for e in scope.entries[scope.index[id] + 1 :] if e["id"] in scope.index and not is_failure(e))
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
-
-
-def is_change(entry: JournalEntry) -> bool:
-    """Return whether an observation is a successful write."""
-    return entry["effect"] in WRITES and not entry.get("outside") and bool(entry["ok"])
 
 
 def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceScope) -> str | None:

@@ -113,7 +113,7 @@ class CallHistory:
         for place in range(self._count, len(journal)):
             if is_tool_call(made := journal[place]):
                 self._new.setdefault(made["step"], []).append((place, made))
-                if made["effect"] != "read" and made["ok"]:
+                if is_change(made):
                     self._changed[made["step"]] = place
         self._count = len(journal)
         for place, made in self._new.pop(entry["step"], ()):
@@ -141,6 +141,11 @@ def repeated_calls(journal: Sequence[JournalEntry], step: str) -> list[dict[str,
 def is_tool_call(entry: JournalEntry) -> bool:
     """Return whether an observation is a call that was made."""
     return entry["source"] == "tool" and entry["effect"] is not None and entry.get("made", True)
+
+
+def is_change(entry: JournalEntry) -> bool:
+    """Return whether an observation is a write that succeeded."""
+    return entry["effect"] in WRITES and entry["ok"]
 
 
 def is_failure(entry: Mapping[str, Any]) -> bool:
@@ -262,8 +267,7 @@ def _question_words(text: str) -> str:
 
 
 def _has_changed_since(id: str, seen: Sequence[JournalEntry]) -> bool:
-    later = list(dropwhile(lambda entry: entry["id"] != id, seen))
-    return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
+    return any(map(is_change, dropwhile(lambda entry: entry["id"] != id, seen)))
 
 
 def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
