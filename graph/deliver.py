@@ -411,8 +411,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     ending: Ending = {**(state.get("ending") or {})}
     ending.pop("again", None)
     ending.pop("problem", None)
-    before, settings = state.get("outcome") or {}, runtime.context
-    final, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
+    delivered, settings = state.get("outcome") or {}, runtime.context
+    final, language, code = delivered["receipt"], str(state.get("language") or "en"), str(ending["code"])
     values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     caller = replace(_caller(values, runtime), left={})
@@ -420,26 +420,26 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     interjections = _Interjections(runtime, state.get("interjection_cursor") or "")
     form = form_of(state.get("output_schema"))
     delivery = Delivery(context, values, ending, final, interjections, _verdicts_before_audit(final), form=form)
-    delivery.data, delivery.flaw = before.get("output"), (final.get("output") or {}).get("problem", "")
-    written = without_notes(before["text"], final, language)
+    delivery.data, delivery.flaw = delivered.get("output"), (final.get("output") or {}).get("problem", "")
+    written = without_notes(delivered["text"], final, language)
     await _audit(delivery, written)
     audited, spent = delivery.audit or {}, add(state.get("spent"), context.spent)
     final = {**final, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
     common: RunState = {"ending": ending, "journal": context.new_entries, "spent": context.spent}
     emit(runtime, "spent", meter=final["meter"])
     if problem := reasons(audited, language) if audited["problem"] or audited.get("nobody") else "":
-        emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
-        outcome: Json = hide_known({**before, "receipt": final}, deps.secrets)
+        emit(runtime, "outcome", status=delivered["status"], code=delivered["code"], text=delivered["text"])
+        outcome: Json = hide_known({**delivered, "receipt": final}, deps.secrets)
         return {**common, "ending": {**ending, "problem": problem}, "outcome": outcome}
     level: Any = final["verification"]
-    status: Status = before["status"]
+    status: Status = delivered["status"]
     if final["audit"]:  # an earlier audit may have lowered the status
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
         status = _status_with_goal(delivery, status, code, level)
         status = "partial" if delivery.flaw and status == "completed" else status
-    reason = str(ending.get("reason", "")) if before["code"] in BY_AUDIT else before["reason"]
+    reason = str(ending.get("reason", "")) if delivered["code"] in BY_AUDIT else delivered["reason"]
     status = "completed" if status == "answered" else status
-    status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
+    status, code = audited_status(status, code if delivered["code"] in BY_AUDIT else delivered["code"], audited)
     seen: Json = {**values, "journal": [*(state.get("journal") or ()), *context.new_entries]}
     status = status_of_words(status, code, audited, looked=was_looked_at(seen), changed=final["changed"])
     rows = criteria_rows((values["plan"] or {}).get("done_when") or (), delivery.verdicts)
@@ -447,13 +447,13 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     final |= {"effects": effect_rows({**seen, "audit": audited})}
     final |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
     text = with_notes(written, final, language)
-    if text != before["text"] and (answer := _replace_answer(state, text)):
+    if text != delivered["text"] and (answer := _replace_answer(state, text)):
         emit(runtime, "speech", step=None, text=text, id=answer[0].id, answer=True)
         common["messages"] = answer
     emit(runtime, "outcome", status=status, code=code, text=text)
     reason = reasons(audited, language) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
-    outcome = hide_known({**before, **more, "receipt": final}, deps.secrets)
+    outcome = hide_known({**delivered, **more, "receipt": final}, deps.secrets)
     return {**common, "outcome": outcome}
 
 
@@ -480,10 +480,10 @@ def _replace_answer(state: Mapping[str, Any], text: str) -> list[AnyMessage]:
 
 def note_undone(state: Mapping[str, Any], rows: Sequence[UndoneRow]) -> RunState:
     """Return an update of a finished run whose changes were undone: its receipt and its answer say so."""
-    before, language = state["outcome"], str(state.get("language") or "en")
-    final = {**before["receipt"], "undone": [*before["receipt"].get("undone", ()), *rows]}
-    text = with_notes(without_notes(before["text"], before["receipt"], language), final, language)
-    return {"messages": _replace_answer(state, text), "outcome": {**before, "text": text, "receipt": final}}
+    delivered, language = state["outcome"], str(state.get("language") or "en")
+    final = {**delivered["receipt"], "undone": [*delivered["receipt"].get("undone", ()), *rows]}
+    text = with_notes(without_notes(delivered["text"], delivered["receipt"], language), final, language)
+    return {"messages": _replace_answer(state, text), "outcome": {**delivered, "text": text, "receipt": final}}
 
 
 def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:
@@ -525,9 +525,9 @@ async def _find_unobserved_writes(state: RunState, runtime: Runtime[Settings], p
         for entry in state.get("journal") or ()
         if is_tool_call(entry) and (entry["ok"] or entry.get("unknown")) and not entry.get("confirmed")
     ]
-    observed = Counter((entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in made)
+    in_journal = Counter((entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in made)
     wrote = {*(state.get("settled_writes") or ()), *(key for record in records for key in record["wrote"])}
-    return await unobserved_writes(runtime.store, thread_of(runtime), place, state.get("turn", 1), observed, wrote)
+    return await unobserved_writes(runtime.store, thread_of(runtime), place, state.get("turn", 1), in_journal, wrote)
 
 
 def _caller(values: Json, runtime: Runtime[Settings]) -> Caller:

@@ -271,7 +271,7 @@ class Calls(CallContext, ABC, Generic[Change]):
             entry["program"] = call["program"]
         earlier, changed = None, False
         if is_call := is_tool_call(entry):
-            earlier, changed = self.history.before(entry, self.entries)
+            earlier, changed = self.history.last_equal(entry, self.entries)
         self.learned = self.learned or (earlier is None if is_call else entry["ok"])
         hint = _people_note(call)
         if earlier is None or changed or is_change(entry):
@@ -298,10 +298,10 @@ class Calls(CallContext, ABC, Generic[Change]):
             if not call.get("native"):
                 self.held.append(note)
                 continue
-            place, message = next(
+            index, message = next(
                 (n, each) for n, each in enumerate(self.results) if getattr(each, "tool_call_id", "") == call["id"]
             )
-            self.results[place] = message.model_copy(update={"content": f"{message.text}\n{note}"})
+            self.results[index] = message.model_copy(update={"content": f"{message.text}\n{note}"})
 
     def _render(self, entry: JournalEntry, hint: str) -> str:
         return render_observation(entry, self.limit, hint, self.caller.fence)
@@ -594,9 +594,9 @@ async def make_call(
     the digest of what it is about to replace. Returns an UnknownEffect if a person must decide whether to make it.
     """
     caller, tool = context.caller, context.tools[call["name"]]
-    place = (context.thread, caller.texts.turn, caller.id, caller.attempt, caller.rounds, call.get("position", 0))
+    made_in = (context.thread, caller.texts.turn, caller.id, caller.attempt, caller.rounds, call.get("position", 0))
     times_asked = (call["asked"],) if call.get("asked") else ()
-    key = effect_key(context.place.scope, *place, *times_asked, tool=call["name"], arguments=call["args"])
+    key = effect_key(context.place.scope, *made_in, *times_asked, tool=call["name"], arguments=call["args"])
     refused: CallOutcome | None = None
     if isinstance(ruling, No):
         refused = CallOutcome(False, f"Not run: {ruling.why}", error="refused", notes=ruling.notes)
@@ -614,7 +614,7 @@ async def _run_once(context: CallContext, effect: Effect, id: str, run: MakeCall
         context.thread,
         context.place,
         step=caller.id,
-        settled=caller.settled_writes,
+        accounted_for=caller.settled_writes,
         own={*caller.own_writes, *context.new_writes},
         turn=caller.texts.turn,
         secrets=context.deps.secrets,

@@ -17,7 +17,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.llm.cost import Meter
 from donewhen.graph.people.interjections import new_interjections
-from donewhen.graph.step.leave import Reason, Traces, approval_pause
+from donewhen.graph.step.leave import ApprovalReason, Traces, approval_pause
 from donewhen.graph.step.texts import Texts, known_entries
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools import hooks as policies
@@ -457,11 +457,11 @@ async def rule(call: Call, context: C, gates: Sequence[Gate[C, R]]) -> R:
 def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.Call:
     """Return the call as hooks see it; after it was made, with its result."""
     caller, tool = context.caller, context.tools.get(call["name"])
-    place = (context.thread, caller.id, caller.goal)
-    return policies.Call(*place, call["name"], call["args"], tool.effect if tool else "write", **result)
+    effect = tool.effect if tool else "write"
+    return policies.Call(context.thread, caller.id, caller.goal, call["name"], call["args"], effect, **result)
 
 
-def _approval_reason(call: Call, context: StepContext) -> Reason | None:
+def _approval_reason(call: Call, context: StepContext) -> ApprovalReason | None:
     """Return why a person must approve the call; None if nobody must. `new`: only if an argument has no source."""
     approvals, delegated = context.settings.approvals, call.get("delegated")
     tool = context.tools.get(call["name"])
@@ -557,8 +557,7 @@ async def _look_up_sources(call: Call, context: StepContext) -> tuple[Sources, l
         return sources, traced
     for id in sources.long:
         sources.add_long_text(id, await context.caller.texts.get(id) or "")
-    cursor, place = state["interjection_cursor"], state["step"]["id"]
-    for words in await new_interjections(context.runtime, cursor, place):
+    for words in await new_interjections(context.runtime, state["interjection_cursor"], state["step"]["id"]):
         if sources.is_new(words["key"]):
             sources.add_answer(words["text"])
     return sources, await run_in_thread(partial(trace, call["args"], sources))

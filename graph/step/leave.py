@@ -31,7 +31,7 @@ from donewhen.state.statuses import FINAL, change_status
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
-Reason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "rejected", "differs", "hook"]
+ApprovalReason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "rejected", "differs", "hook"]
 """Why a person must approve the call; keys of texts in the catalogues."""
 Traces = Mapping[int, Sequence[Argument]]
 """The arguments of the call that is asked about, and of others that have one without a source, by position."""
@@ -109,7 +109,7 @@ class StepWork(Work[Step]):
 def approval_pause(
     calls: Sequence[Call],
     state: Step,
-    reason: Reason,
+    reason: ApprovalReason,
     traces: Traces,
     hook_question: str = "",
     conditions: str = "",

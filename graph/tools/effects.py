@@ -251,7 +251,7 @@ class EffectLog:
     place: Place = field(default_factory=Place)
     """The place in the thread and its history."""
     step: str = ""
-    settled: Collection[str] = ()
+    accounted_for: Collection[str] = ()
     """Short keys of writes that are accounted for, of all requests and steps."""
     own: Collection[str] = ()
     """Short keys of writes that this attempt of the step made."""
@@ -272,9 +272,7 @@ class EffectLog:
         items = await self.store.abatch([GetOp(self.namespace, key) for key in keys])
         return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
-    async def write(
-        self, entries: Mapping[str, Json | None], put: Iterable[Row] = (), drop: Iterable[Row] = ()
-    ) -> None:
+    async def save(self, entries: Mapping[str, Json | None], put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> None:
         """Store entries and rows, and delete others, durably and atomically."""
         ops = [PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()]
         for rows, value in ((put, True), (drop, False)):
@@ -289,11 +287,11 @@ class EffectLog:
         if self.store is None or effect.tool.effect != "write":
             return (await self.read(effect.key))[0], []
         own = [GetOp(self.namespace, effect.key), GetOp(self.namespace, f"like.{effect.content}")]
-        entry, before, *results = await self.store.abatch([*own, *self._searches(effect)])
+        entry, older, *results = await self.store.abatch([*own, *self._searches(effect)])
         rows = _read_rows(results)
         listed_keys = {row.key for row in rows}
-        if isinstance(before, Item):  # the list that earlier versions kept of equal writes
-            rows += [Row("", "", key) for key in before.value["keys"] if key not in listed_keys]
+        if isinstance(older, Item):  # the list that earlier versions kept of equal writes
+            rows += [Row("", "", key) for key in older.value["keys"] if key not in listed_keys]
         return dict(entry.value) if isinstance(entry, Item) else None, rows
 
     def _searches(self, effect: "Effect") -> list[SearchOp]:
@@ -309,10 +307,10 @@ class EffectLog:
         """
         entry = _make_entry(self, effect, "intent")
         if effect.tool.effect != "write":
-            await self.write({effect.key: entry})
+            await self.save({effect.key: entry})
             return None, []
         mine = Row(effect.content, f"{effect.key}.{uuid.uuid4().hex[:8]}", effect.key, self.turn)
-        await self.write({effect.key: entry}, put=[mine])
+        await self.save({effect.key: entry}, put=[mine])
         seen, results = {row.id for row in (mine, *rows)}, []
         for _ in range(LOOKS if self.store else 0):
             started = time.monotonic()
@@ -332,13 +330,13 @@ class EffectLog:
         The first write is the one that a person answered about; then come those of this dispatch. The rows belong to
         writes that are accounted for whenever this call is: of this attempt, of earlier requests, and of earlier runs.
         """
-        settled: list[Row] = []
+        accounted_for: list[Row] = []
         others: list[Row] = []
         for row in rows:
-            (settled if short_key(row.key) in self.settled else others).append(row)
+            (accounted_for if short_key(row.key) in self.accounted_for else others).append(row)
         entries = zip(others, await self.read(*(row.key for row in others)), strict=True)
         unaccounted = list[tuple[str, Json, Account]]()
-        covered = [row for row in settled if row.id and row.turn < self.turn]
+        covered = [row for row in accounted_for if row.id and row.turn < self.turn]
         for row, entry in entries:
             if entry and (account := await self.account(row.key, entry, effect)) != "make":
                 unaccounted.append((row.key, entry, account))
@@ -355,7 +353,7 @@ class EffectLog:
         """Store the rows again that a write had hidden, and return them."""
         rows = [Row(effect.words, key, key, turn) for key, turn in entry.get("covers", ())]
         if rows:
-            await self.write({}, put=rows)
+            await self.save({}, put=rows)
         return rows
 
     async def account(self, key: str, entry: Json, effect: "Effect") -> Account:
@@ -436,13 +434,13 @@ def _read_rows(results: Iterable[Any]) -> list[Row]:
     return [Row(item.namespace[-1], item.key, item.value["key"], item.value["turn"]) for item in items]
 
 
-def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
+def effect_key(scope: str, thread_id: str, *made_in: str | int, tool: str, arguments: Any) -> str:
     """Return the key of an effect, by its content.
 
-    `place` is the request, step, attempt, round, and the position in the round, which may have equal calls.
+    `made_in` is the request, step, attempt, round, and the position in the round, which may have equal calls.
     """
     within = [scope] if scope else []
-    parts = canonical_json([*within, thread_id, *place, tool, arguments])
+    parts = canonical_json([*within, thread_id, *made_in, tool, arguments])
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
@@ -522,8 +520,8 @@ async def _make_once(
     seen = replace(seen, mine=mine)
     if racing:
         (key, other), *_ = racing
-        before = {} if key == effect.key else {effect.key: entry}
-        await log.write(before, drop=[mine] if mine else ())
+        restored = {} if key == effect.key else {effect.key: entry}
+        await log.save(restored, drop=[mine] if mine else ())
         return UnknownEffect(_attempt_id(key, other), _reason_to_ask(other), other["step"])
     return await _make_call(log, effect, run, seen, once_more=once_more)
 
@@ -570,7 +568,7 @@ async def _resolve_handoff(
     refutation = (
         "A person said that this did not happen." if answer else "The agent never got it, or ended it without success."
     )
-    await _write_outcome(log, effect, CallOutcome(False, refutation, error="refuted"), entry, seen)
+    await _save_outcome(log, effect, CallOutcome(False, refutation, error="refuted"), entry, seen)
     return None
 
 
@@ -658,11 +656,11 @@ async def _save_end(
     """Store the outcome of the call; `begun` is the entry of one that was made before, whose time stays."""
     entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
     entry["at"] = (begun or {}).get("at", entry["at"])
-    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if outcome.confirmed else entry, seen)
+    await _save_outcome(log, effect, outcome, {**entry, "confirmed": True} if outcome.confirmed else entry, seen)
     return _with_key(effect, outcome)
 
 
-async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: EqualRows) -> None:
+async def _save_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json, seen: EqualRows) -> None:
     """Store the entry with the outcome. A write that may have happened keeps one row; any other keeps none."""
     stored = {
         "ok": outcome.ok,
@@ -677,7 +675,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
     }
     whole = {**entry, "state": "unsure" if outcome.unknown else "done", "result": stored, "spent": outcome.spent}
     if effect.tool.effect != "write":
-        await log.write({effect.key: whole})
+        await log.save({effect.key: whole})
         return
     own = [row for row in (*seen.rows, seen.mine) if row and row.id and row.key == effect.key]
     kept_rows = (
@@ -688,7 +686,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
     if covered := seen.covered if outcome.ok else ():
         whole["covers"] = [[each.key, each.turn] for each in covered]
     put, drop = [row for row in kept_rows if row not in own], [row for row in (*own, *covered) if row not in kept_rows]
-    await log.write({effect.key: whole}, put=put, drop=drop)
+    await log.save({effect.key: whole}, put=put, drop=drop)
 
 
 def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
@@ -717,13 +715,13 @@ async def unobserved_writes(
     thread_id: str,
     place: Place,
     turn: int,
-    observed: Mapping[tuple[str, str], int],
+    in_journal: Mapping[tuple[str, str], int],
     wrote: Collection[str],
 ) -> list[Json]:
     """Return `{step, tool, arguments, kind, delegated, ok}` of a request's calls with effects that are in no journal.
 
     They took effect, or may have: then `ok` is False. Those of another branch of the history are left out.
-    `observed` counts the calls in the journal that did, by step and `call_key`; `wrote` are the short keys of the
+    `in_journal` counts the calls in the journal that did, by step and `call_key`; `wrote` are the short keys of the
     writes that steps account for. Long arguments are cut and marked.
     """
     made: dict[tuple[str, str], list[Json]] = {}
@@ -740,7 +738,7 @@ async def unobserved_writes(
     lost: list[Json] = []
     for call, entries in made.items():
         entries.sort(key=lambda entry: ("unsure", "done", "intent").index(entry["state"]))
-        lost += entries[max(observed.get(call, 0) - accounted_for[call], 0) :]
+        lost += entries[max(in_journal.get(call, 0) - accounted_for[call], 0) :]
     passed = await place.find_passed({entry["branch"] for entry in lost}) if lost else ()
     return [
         {key: entry[key] for key in ("step", "tool", "arguments", "kind")}

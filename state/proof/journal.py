@@ -105,7 +105,7 @@ class CallHistory:
         self._last: dict[tuple[str, str], tuple[int, JournalEntry]] = {}
         self._changed: dict[str, int] = {}
 
-    def before(self, entry: JournalEntry, journal: Sequence[JournalEntry]) -> tuple[JournalEntry | None, bool]:
+    def last_equal(self, entry: JournalEntry, journal: Sequence[JournalEntry]) -> tuple[JournalEntry | None, bool]:
         """Return the last equal call with an equal result, and whether the step has changed something since.
 
         `journal` has all observations before `entry`, and begins with those of the last call.

@@ -40,8 +40,8 @@ def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
     one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
-    assert CallHistory().before(two, [shorten_entry(one, 1000)])[0] is None
-    assert CallHistory().before(shorten_entry(one, INLINE_CHARS), [shorten_entry(one, 1000)])[0] is not None
+    assert CallHistory().last_equal(two, [shorten_entry(one, 1000)])[0] is None
+    assert CallHistory().last_equal(shorten_entry(one, INLINE_CHARS), [shorten_entry(one, 1000)])[0] is not None
 
 
 def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_something() -> None:
