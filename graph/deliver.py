@@ -570,10 +570,7 @@ async def _write_text(delivery: Delivery) -> str:
         more = "\n\n" + "\n".join(lines) if lines else ""
         if by_code != ending["text"]:
             return delivery.tell(by_code + more)
-        delivery.streamed, delivery.streamed_id = (
-            by_code,
-            ending.get("message_id"),
-        )  # the model's text was streamed already
+        delivery.streamed, delivery.streamed_id = by_code, ending.get("message_id")  # the model's text
         if more:
             delivery.tell(more)
         return by_code + more

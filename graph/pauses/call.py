@@ -126,9 +126,8 @@ class ToolPause(PermissionPause, CallPause):
     def check(self, values: Mapping[str, Any], answer: Answer, deps: Deps, settings: Settings) -> Answer | str:
         """Return the answer, or what is wrong with edited arguments."""
         if answer.kind == "edit":
-            unheard = answer.text and (
-                self.relayed or self.tool not in deps.executors.toolbox
-            )  # no model would read them
+            # No model would read words with it.
+            unheard = answer.text and (self.relayed or self.tool not in deps.executors.toolbox)
             problem = say(self.spoken, "unclear", "yes_but", said=answer.text) if unheard else ""
             return problem or self._find_problem(answer.arguments or {}, deps) or answer
         return super().check(values, answer, deps, settings)

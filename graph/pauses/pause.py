@@ -332,7 +332,7 @@ class OpenPause(BaseModel):
         return by_id if isinstance(by_id, str) else by_id or {self.id: value}
 
     def stale_reason(self, value: Any, open_ids: Sequence[str]) -> str | None:
-        """Return why an answer is for no open question, or another revision of the plan; None if it names neither."""
+        """Return why an answer is for a question that is not open, or for another revision of the plan; else None."""
         if self.takes_as_is(value):
             return None
         if by_id := answers_by_id(value, open_ids):

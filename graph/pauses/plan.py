@@ -87,7 +87,7 @@ class PlanPause(PermissionPause):
         return self.with_problem("\n\n".join(filter(None, parts)))
 
     def with_problem(self, text: str) -> str:
-        """Return a text with what is wrong with the last answer, or was answered to it."""
+        """Return a text with what is wrong with the last answer, or what the planner replied to it."""
         return super().with_problem("\n\n".join(filter(None, (self.reply, text))))
 
     def description(self) -> str:

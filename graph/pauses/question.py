@@ -41,7 +41,7 @@ NO_ANSWER = "(no answer was given; go on without it, or give up)"
 
 
 class QuestionPause(OpenQuestion):
-    """The pause in which a model asks a question."""
+    """The pause in which a model asks a question, or the runtime in place of the planner."""
 
     topic: ClassVar[str] = "question"
     ids: ClassVar[str] = rf"{STEP_ID}\.q\d+"

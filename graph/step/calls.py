@@ -136,7 +136,7 @@ class Calls(CallContext, ABC, Generic[Change]):
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Change:
         """Stop before the next call: its tool asks, a gate rules so, or nobody knows whether it was made before.
 
-        Only steps stop: reads of planning are asked about by no tool and no gate, and made again without harm.
+        Only steps stop: in planning no tool or gate asks about a read, and a read can be made again.
         """
         raise AssertionError(f"only a step can wait: {why}")
 
@@ -522,8 +522,8 @@ async def ask_before_end(
 ) -> tuple[str, QuestionPause | None]:
     """Ask the hooks about this end; return why not, or the question that a person has to answer first.
 
-    `output` is the structured result. If the hooks ask what was answered in this run already, that answer decides: of
-    somebody whom they ask, or of the policy, which agrees to nothing. `ask` makes a question; without it nobody can be
+    `output` is the structured result. If their question was answered in this run already, by somebody whom they ask or
+    by the policy, that answer decides; the policy agrees to nothing. `ask` makes a question; without it nobody can be
     asked.
     """
     caller, policies = context.caller, context.deps.policies
@@ -657,7 +657,8 @@ async def _why_outdated(call: Call, context: CallContext) -> str:
     if replaced is None or base_of(replaced) == call["base"] or (replaced and not differences(replaced, call["args"])):
         return ""
     return (
-        "what it replaces has changed since the difference was shown, so look at it again; the call is asked about anew"
+        "what it replaces has changed since people saw the difference. Look at it again; people are asked once more if "
+        "you make the call again"
     )
 
 

@@ -197,8 +197,8 @@ class No:
 
     why: str
     unless_made: bool = False
-    """True if what the call did already, as before a crash, counts all the same, also if that is unknown. A gate that
-    may say something else later refuses so: it may have let the call go then."""
+    """True if the call may have been made already, as before a crash: what it did then counts, also if that is unknown.
+    Gates that do not always say the same refuse so, because they may have let the call go then."""
     notes: Sequence[str] = ()
 
 
@@ -316,8 +316,8 @@ async def ask_hooks(call: Call, context: CallContext, go: Go) -> Go | No:
     """Ask the hooks, unless a person said that the call happened, or is not to be made again.
 
     An approval answers the question that the person read, if they are who the hook asks. Any other question is asked:
-    about a call that was edited or approved beside another one, or by a hook that is new. If it differs once more after
-    people agreed to two about this very call, the call is refused, and so is every equal one.
+    about a call that was edited or approved beside another one, or by a hook that is new. If hooks ask yet another one
+    after people agreed to two about this very call, the call is refused, and so is every equal one.
     """
     before_call, decided = context.deps.policies.hooks.before_call, call.get("decided")
     if not before_call or (decided and decided["kind"] == "known" and decided["effect"] != "not_happened"):

@@ -96,7 +96,7 @@ class ProgramCalls(StepCalls):
         return True
 
     def _update_before(self, first: Call) -> Step | None:
-        """Return what a program saw and did until its next change, which depends on that; also once that is much."""
+        """Return what a program saw and did, to be stored before a change, which depends on it, or once it is much."""
         unsaved = len(self.new_entries)
         if "program" not in first or not (unsaved >= MOST_UNSAVED or (unsaved and self._is_change(first))):
             return None

@@ -136,8 +136,8 @@ class CallOutcome:
     confirmed: bool = False
     """True if it was not made, since a person said that an equal call had taken effect."""
     made_at: str | None = None
-    """When the equal call was made whose kept outcome this is, because a person did not want it once more; "" if that
-    is not known. None: this call was made, or not at all."""
+    """Set if a person did not want this call made once more: its outcome is that of an equal call, and this is when
+    that one was made; "" if that is not known."""
 
     @property
     def made(self) -> bool:

@@ -6,11 +6,11 @@ probe, else by a person. `account_for` is the table of who accounts for what: th
 that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
 proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
 end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
-the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal; so does a call
-with another time limit, as a model makes it after one that ran out.
+the same words twice, so every earlier handoff to that agent with an unknown outcome counts as equal. So do calls that
+differ only in their time limit, because models raise it after it ran out.
 
-A call that may be made twice is made again after a crash, unless its probe finds that it took effect. A person decides
-if it did not, and what it replaces has changed since it began.
+A call that may be made twice is made again after a crash, unless its probe finds that it took effect. If the probe
+finds that it did not, and what it replaces has changed since it began, a person decides.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
 others, so of two writers at the same time at least one sees the other. A write that succeeded hides the rows of those
@@ -301,9 +301,9 @@ class EffectLog:
     async def intend(self, effect: "Effect", rows: Sequence[Row]) -> tuple[Row | None, list[tuple[str, Json]]]:
         """Store the intent to make the call; return its row, and the unaccounted equal writes that began since.
 
-        `rows` are those of equal writes that were seen before. A look comes last, so that of two writers each sees the
-        other, and a worker that was suspended and lost its thread learns so before the call. It is repeated if the
-        answer took so long that the worker may have been suspended since.
+        `rows` are those of equal writes that were seen before. A look comes last, so that of two writers at least one
+        sees the other, and a worker that was suspended and lost its thread learns of it before the call. The look is
+        repeated if the answer took so long that the worker may have been suspended since.
         """
         entry = _make_entry(self, effect, "intent")
         if effect.tool.effect != "write":
@@ -539,8 +539,8 @@ async def _look_up_write(log: EffectLog, effect: Effect, entry: Json) -> CallOut
 async def _look_up_repeatable(effect: Effect, entry: Json) -> CallOutcome | Literal["ask", "make"]:
     """Return what became of a call that began and may be made twice, or whether to ask a person or make it again.
 
-    A probe cannot tell that nothing was done from something that took the place of what the call replaced: there a
-    person is asked.
+    A probe that does not find what the call did cannot tell whether nothing was done, or it was changed since. So a
+    person is asked if what the call replaces has changed.
     """
     probed = None if entry["state"] == "done" else await _probe(effect, effect.call["args"])
     if probed is not False:

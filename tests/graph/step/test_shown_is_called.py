@@ -254,7 +254,7 @@ async def test_a_file_that_changed_since_its_difference_was_shown_is_not_overwri
     """Q07, X29: the difference's base is part of what was approved; the model is told to look again."""
     flow, held = await changed_before(tmp_path, before, after)
     assert held == after
-    assert "changed since the difference was shown" in flow.journal[0]["text"]
+    assert "changed since people saw the difference" in flow.journal[0]["text"]
     assert "unknown" not in flow.journal[0]
 
 
