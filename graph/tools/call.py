@@ -242,7 +242,7 @@ async def call_tool(call: ToolCall) -> CallOutcome:
     if (call.tool.metadata or {}).get("secrets") is True:
         return result
     files = _files_of(result.artifact)
-    size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
+    size = len(result.text) + sum(map(len, files.values()))
     return await run_aside(size, partial(_conceal, result, files, call.secrets))
 
 
@@ -332,37 +332,32 @@ def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
     return body.entered and (body.error is None or not nothing_happened(body.error, tool))
 
 
-def _files_of(artifact: Any) -> Mapping[str, Any]:
+def _files_of(artifact: Any) -> Mapping[Any, Any]:
     """Return the files of an artifact, which clients are shown."""
     files = artifact.get("files") if isinstance(artifact, Mapping) else None
     return files if isinstance(files, Mapping) else {}
 
 
 def _bound_files(result: CallOutcome, limit: int) -> CallOutcome:
-    """Return the result with at most MOST_FILES files of at most `limit` characters together; its text notes a cut."""
-    files, room, bounded = _files_of(result.artifact), limit, dict[str, Any]()
+    """Return the result with its files as texts, MOST_FILES of `limit` characters at most; its text notes a cut."""
+    files, room, bounded = _files_of(result.artifact), limit, dict[Any, str]()
     for path, content in islice(files.items(), MOST_FILES):
-        if content is None:  # the file was removed
-            bounded[path] = None
-            continue
+        if room <= 0:
+            break
         text = content if isinstance(content, str) else render_value(content, limit)
-        bounded[path], room = text if len(text) <= room else cap_text(text, room), max(0, room - len(text))
-    if bounded == files:
+        bounded[path], room = cap_text(text, room), room - len(text)
+    if not files:
         return result
     note = f"… the files hold more than is kept for display: {MOST_FILES:,} files, {limit:,} characters"
-    cut = room == 0 or len(files) > len(bounded)
-    text = f"{result.text}\n{note}" if cut else result.text
+    text = f"{result.text}\n{note}" if room < 0 or len(files) > len(bounded) else result.text
     return replace(result, text=text, artifact={**result.artifact, "files": bounded})
 
 
-def _conceal(result: CallOutcome, files: Mapping[str, Any], secrets: Sequence[str]) -> CallOutcome:
+def _conceal(result: CallOutcome, files: Mapping[Any, str], secrets: Sequence[str]) -> CallOutcome:
     """Return the result with credentials removed from its text and files."""
     text, artifact = conceal(result.text, secrets), result.artifact
     if files:
-        shown = {
-            hide_known(name, secrets): conceal(each, secrets) if isinstance(each, str) else each
-            for name, each in files.items()
-        }
+        shown = {hide_known(path, secrets): conceal(content, secrets) for path, content in files.items()}
         artifact = {**artifact, "files": shown}
     return replace(result, text=text, artifact=artifact)
 

@@ -56,8 +56,6 @@ EVERY = 1_000_000_000
 """A limit that no search reaches; without one, stores return ten items."""
 NAMED_CHARS = 300
 """The most characters per argument when a call with an unknown outcome is named."""
-MORE_FILES = "…"
-"""Stands for the files of an artifact that were too many."""
 STORED_PARTS = ("asks", "answers", "asked", "first", "position", "transcript")
 PAGE = 500
 """Items per request to a store."""
@@ -788,23 +786,9 @@ def storable_artifact(artifact: Any) -> Json | None:
     parts = {key: artifact[key] for key in STORED_PARTS if key in artifact}
     if failed := failure_in(artifact):
         parts["failed"] = failed
-    if isinstance(files := artifact.get("files"), Mapping):
-        parts["files"] = _storable_files(files)
+    if isinstance(files := artifact.get("files"), Mapping):  # `call_tool` made them texts
+        parts["files"] = {cap_text(print_value(path), NAMED_CHARS): text for path, text in files.items()}
     return parts or None
-
-
-def _storable_files(files: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the files that a tool shows to clients as texts; of all together, at most `LIMIT` characters."""
-    texts: dict[str, str] = {}
-    room = LIMIT
-    for path, content in files.items():
-        if room <= 0:
-            texts[MORE_FILES] = f"{len(files) - len(texts)} more files were not kept"
-            break
-        name = cap_text(print_value(path), NAMED_CHARS)
-        texts[name] = render_value(content, room)
-        room -= len(texts[name])
-    return texts
 
 
 # What a tool itself says about a call ---------------------------------------------------------------------------------

@@ -185,6 +185,37 @@ async def test_results_of_any_size_are_bounded_in_bounded_time() -> None:
     assert len((await called(lambda: "x" * 500, limit=200)).text) == 200
 
 
+async def test_files_are_texts_and_bounded_together() -> None:
+    """F8: what clients are shown of a call's files has its limit, too, and the result says what is left out."""
+    files = {"a": "x" * 60, "b": None, "c": "y" * 600, "d": "z"}
+    tool = StructuredTool.from_function(
+        lambda: ("made", {"files": files}), name="make", description="Make.", response_format="content_and_artifact"
+    )
+    result = await call_tool(ToolCall(tool, {}, None, limit=200))
+    shown = result.artifact["files"]
+    assert (shown["a"], shown["b"], [*shown]) == ("x" * 60, "null", ["a", "b", "c"])
+    assert sum(map(len, shown.values())) <= 200
+    assert "more than is kept for display" in result.text
+
+
+class Unequal:
+    """Cannot be compared, as an array of several values."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+
+async def test_a_file_that_cannot_be_compared_ends_no_run() -> None:
+    """X07: the content of a file is a value like any other."""
+    made = ("made", {"files": {"a": Unequal()}})
+    form: Any = {"response_format": "content_and_artifact"}
+    tool = StructuredTool.from_function(lambda: made, name="make", description="Make.", **form)
+    result = await call_tool(ToolCall(tool, {}, None))
+    assert "Unequal" in result.artifact["files"]["a"]
+
+
 def endless() -> Any:
     while True:
         yield 1
