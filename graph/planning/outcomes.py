@@ -304,7 +304,7 @@ async def _send_back_repeated(
     question = say(round.language, "ask", "repeated", steps=steps[:500])
     why = cast("Reason", {**round.planning["why"], "tried": []})  # a person may want it once more
     round.planning = {**round.planning, "why": why}
-    return await ask_question(round, message, Decision("ask_user", {"question": question}, id=decision.id))
+    return await ask_question(round, message, Decision("ask_user", {"question": question}, id=decision.id), anew=True)
 
 
 def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
@@ -521,11 +521,11 @@ def refuse(round: PlanningRound, error: ModelError) -> Planning:
     return {"ending": {"code": "declined", "reason": str(error), "text": error.said or str(error)}}
 
 
-async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+async def ask_question(round: PlanningRound, message: AIMessage, decision: Decision, *, anew: bool = False) -> Planning:
     """Leave with a question to the user, whose answer becomes the call's result.
 
     The planner goes on at once if the user has answered the question before, if a hook refuses it, or if the limit of
-    questions is reached and nobody is asked for more.
+    questions is reached and nobody is asked for more. With `anew`, what was answered before does not count.
     """
     state = round.state
     planning = round.note(corrections=0).planning
@@ -535,7 +535,8 @@ async def ask_question(round: PlanningRound, message: AIMessage, decision: Decis
         if round.settings.at_limit == "ask":
             return {"planning": planning, **leave_at_limit(round, "questions")}
         instead = NO_QUESTIONS
-    if earlier := find_earlier_answer(round.users_answers, question, options, step=PLANNING):
+    earlier = find_earlier_answer(round.users_answers, question, options, step=PLANNING)
+    if earlier and not anew:
         instead = render_earlier_answer(earlier)
     message_id = round.message_id("ask_user.question")
     pending = _question_pause(round, decision, question, options or (), message_id=message_id)

@@ -279,6 +279,16 @@ async def test_a_plan_proposed_again_and_again_goes_to_a_person(again: Any, id: 
     assert flow.status == "completed"
 
 
+async def test_a_plan_that_failed_again_is_asked_about_again() -> None:
+    """M7, X26: what a person said before the work failed once more is no answer to whether it is tried yet again."""
+    plans, answers = [AGAIN, AGAIN, AGAIN, AGAIN, AGAIN, OTHER], ["the disk is there now, try it", "then print it"]
+    model = replanned(*plans, s7=[give_up("still no disk")], s3=[finish_step("printed", "s3.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS, answers=answers)
+    model.assert_exhausted()
+    assert ["failed already" in pause["question"] for pause in flow.pauses] == [True, True]
+    assert flow.status == "completed"
+
+
 async def test_back_and_forth_between_two_plans_ends_where_nobody_is_asked() -> None:
     """M7: a plan that failed two plans ago is noticed like the last one; without a person the run ends honestly."""
     model = replanned(OTHER, AGAIN, AGAIN, s3=[give_up("no printer")])
