@@ -585,6 +585,7 @@ class Agent:
     ) -> Page[ThreadInfo]:
         """Return the threads of this storage, latest first, filtered by owner, status, or unchanged since `before`.
 
+        `status`: `running` finds what somebody works on, `interrupted` the others whose status is `running`.
         `prefix`: only those whose ids begin with it, such as the goals of a batch. At most `limit` come at once; pass
         the list's `cursor` to get the next ones. It is None at the end.
         """

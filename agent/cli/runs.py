@@ -33,6 +33,7 @@ from donewhen.agent.cli.storage_view import QUEUE, StorageView, agent_without_to
 from donewhen.agent.cli.terminal_run import TerminalRun, mute_log, repeats
 from donewhen.agent.config import Config
 from donewhen.agent.request import MISSING
+from donewhen.agent.storage import CUT_OFF
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace.box import find_box
 from donewhen.clients import DEMO, Json, known_language
@@ -151,7 +152,7 @@ def resume_thread(
 ) -> int:
     """Answer or continue a thread, with its own or another model and folder."""
     value, config = reply.value(), output.view.config
-    info = output.view.thread(thread, ("waiting", "running") if thread is None else ())
+    info = output.view.thread(thread, ("waiting", "running", CUT_OFF) if thread is None else ())
     decides = value is not MISSING or reply.steer or output.yes
     keys = "[y] this one is meant  [n] leave it"
     if decides and thread is None and not is_meant(_terminal(output, {}), info, keys):

@@ -60,10 +60,11 @@ def list_runs(view: StorageView, owner: str | None, status: Collection[str], pre
     async def look(agent: Agent) -> tuple[list[ThreadInfo], list[str], int]:
         filters: Any = {"owner": owner, "status": status, "prefix": prefix}
         infos = await agent.threads(limit, **filters)
+        left = await agent.storage.find_unsettled_left()
         async with agent.storage.reader() as (_, store):
-            left = await store.threads.count(**filters) - len(infos) if len(infos) == limit else 0
+            more = await store.threads.count(**filters, left=left) - len(infos) if len(infos) == limit else 0
         free = await agent.storage.find_free([info.thread_id for info in infos if info.status == "running"])
-        return infos, free, left
+        return infos, free, more
 
     infos, cut_off, more = view.look(look) or ([], [], 0)
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}

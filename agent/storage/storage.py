@@ -221,6 +221,12 @@ class Storage:
             free = await self.find_free(free)
         return free
 
+    async def find_unsettled_left(self) -> list[str]:
+        """Return up to 1,000 threads that nobody works on and whose rows do not say so."""
+        async with self.reader() as (_, store):
+            unsettled = await store.threads.find_unsettled(1000)
+        return await self.find_free(unsettled)
+
     async def aclose(self) -> None:
         """Close connections kept for the next session in this event loop. The storage can be used again."""
         await self._database.aclose()

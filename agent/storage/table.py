@@ -63,8 +63,7 @@ DAMAGED = "damaged"
 NEVER = "never"
 """The due time of rows that are never due; it sorts after every moment."""
 CUT_OFF = "interrupted"
-"""The status, in filters and counts, of a run that nobody works on; its row has `running`, due `NEVER`."""
-_IS_CUT_OFF = f"status = 'running' AND due = '{NEVER}'"
+"""The status, in filters and counts, of a run that nobody works on; its row has `running`, see `_state`."""
 _UNDONE = " UNION ALL ".join(
     f"SELECT thread_id FROM donewhen_threads WHERE {where}"
     for where in (
@@ -185,20 +184,29 @@ class ThreadTable:
         before: str | None = None,
         prefix: str = "",
         after: tuple[str, str] | None = None,
+        left: Sequence[str] = (),
     ) -> list[tuple[str, Json]]:
         """Return the matching threads, the last changed first; `before`: not changed since that moment.
 
-        `after` is `(updated, thread)` of the one before the first. A row that cannot be read has the status DAMAGED.
+        `left` as in `_state`. `after` is `(updated, thread)` of the one before the first. A row that cannot be read has
+        the status DAMAGED.
         """
-        where, values = _where(status, owner, before, prefix, after)
+        where, values = _where(status, owner, before, prefix, after, left)
         rows = await self.store.read_rows(
             f"{_SELECT}{where} ORDER BY updated DESC, thread_id DESC LIMIT ?", [*values, limit]
         )
         return [self._read_listed(row) for row in rows]
 
-    async def count(self, *, status: Collection[str] = (), owner: str | None = None, prefix: str = "") -> int:
-        """Return the number of the matching threads."""
-        where, values = _where(status, owner, prefix=prefix)
+    async def count(
+        self,
+        *,
+        status: Collection[str] = (),
+        owner: str | None = None,
+        prefix: str = "",
+        left: Sequence[str] = (),
+    ) -> int:
+        """Return the number of the matching threads. `left` as in `_state`."""
+        where, values = _where(status, owner, prefix=prefix, left=left)
         rows = await self.store.read_rows(f"SELECT count(*) FROM donewhen_threads{where}", values)
         return int(rows[0][0])
 
@@ -273,12 +281,10 @@ class ThreadTable:
         """Return the ids of all schedules that have a due time."""
         return {row[0] for row in await self.store.read_rows("SELECT id FROM donewhen_due", [])}
 
-    async def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of threads by (queue, status); a run that nobody works on is `interrupted`."""
+    async def counts(self, left: Sequence[str] = ()) -> dict[tuple[str, str], int]:
+        """Return the number of threads by (queue, status). `left` as in `_state`."""
         rows = await self.store.read_rows(
-            f"SELECT queue, CASE WHEN {_IS_CUT_OFF} THEN '{CUT_OFF}' ELSE status END AS state,"
-            " count(*) FROM donewhen_threads GROUP BY queue, state",
-            [],
+            f"SELECT queue, {_state(left)} AS state, count(*) FROM donewhen_threads GROUP BY queue, state", left
         )
         return {(queue, status): int(count) for queue, status, count in rows}
 
@@ -317,20 +323,31 @@ class ThreadTable:
             return thread_id, {**dict(zip(COLUMNS, columns, strict=True)), "status": DAMAGED, "problem": str(error)}
 
 
+def _state(left: Sequence[str]) -> str:
+    """Return the expression for a thread's status: a run is `running` while somebody works on it, afterwards CUT_OFF.
+
+    Its row says so, due `NEVER`, unless it could not be settled: these are `left`, the values of the expression.
+    """
+    is_left = f"due = '{NEVER}' OR thread_id IN ({', '.join('?' * len(left)) or 'NULL'})"
+    return f"CASE WHEN status = 'running' AND ({is_left}) THEN '{CUT_OFF}' ELSE status END"
+
+
 def _where(
     status: Collection[str],
     owner: str | None,
     before: str | None = None,
     prefix: str = "",
     after: tuple[str, str] | None = None,
+    left: Sequence[str] = (),
 ) -> tuple[str, list[Any]]:
     """Return the condition of a list of threads, and its values."""
     wanted: list[tuple[str, list[Any]]] = [("owner = ?", [owner])] if owner is not None else []
     wanted += [("updated <= ?", [before])] if before is not None else []
     wanted += [("(updated, thread_id) < (?, ?)", [*after])] if after is not None else []
-    among = f"status IN ({', '.join('?' * len(status))})"
-    among = f"({among} OR {_IS_CUT_OFF})" if CUT_OFF in status else among
-    wanted += [(among, [*status])] if status else []
+    marks = ", ".join("?" * len(status))
+    in_rows = ["running" if each == CUT_OFF else each for each in status]
+    among = [(f"status IN ({marks})", in_rows), (f"{_state(left)} IN ({marks})", [*left, *status])]
+    wanted += among if status else []
     wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
     where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
     return where, [value for _, each in wanted for value in each]

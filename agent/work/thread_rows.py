@@ -21,7 +21,7 @@ from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiti
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.storage.table import DAMAGED, NEVER
+from donewhen.agent.storage.table import CUT_OFF, DAMAGED, NEVER
 from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
@@ -615,8 +615,9 @@ async def list_threads(
     if not isinstance(most, int) or most < 1:
         raise ConfigError(f"threads gives at least one thread, not {limit!r}")
     _check_filters(owner=owner, prefix=prefix, **{f"status {n}": each for n, each in enumerate(status, 1)})
+    left = await storage.find_unsettled_left() if {"running", CUT_OFF} & {*status} else []
     async with storage.reader() as (_, store):
-        filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix}
+        filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix, "left": left}
         rows = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
         page = Page([read_info(id, await show_asked(store, id, row)) for id, row in rows[:limit]])
         if len(rows) > limit:

@@ -379,11 +379,12 @@ class StorageStatus(TypedDict):
 
 async def status_of(storage: Storage) -> StorageStatus:
     """Read the state of the work on a storage."""
+    left = await storage.find_unsettled_left()
     async with storage.reader() as (_, store):
         lately = store.threads.now(-ALIVE)
         counts: Counter[str] = Counter()
         queues: dict[str, int] = {}
-        for (queue, status), number in (await store.threads.counts()).items():
+        for (queue, status), number in (await store.threads.counts(left)).items():
             counts[status] += number
             if status == "queued":
                 queues[queue] = number

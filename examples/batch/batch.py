@@ -95,7 +95,7 @@ async def work_until_rest(agent: Agent, worker: Worker, most: float) -> bool:
         rows = await list_batch(agent)
         if sum(map(cost_of, rows)) > most:
             await worker.stop()  # and those elsewhere, by SIGTERM: else they go on meanwhile
-            for row in await list_batch(agent, ("queued", "waiting", "running")):
+            for row in await list_batch(agent, ("queued", "waiting", "running", "interrupted")):
                 await agent.cancel(row.thread_id, f"the batch has spent its {most:g} dollars")
             return False
         if not any(row.status == "queued" or (row.status == "running" and not row.problem) for row in rows):

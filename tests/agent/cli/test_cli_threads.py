@@ -5,10 +5,12 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -190,6 +192,36 @@ async def test_a_filter_comes_before_the_limit_of_a_list(shell: Shell) -> None:
             assert [line.split()[:2] for line in cut_off.stdout.splitlines()] == [["left-1", "interrupted"]]
             told = "1 more: donewhen threads --status interrupted --prefix left --limit 2"
             assert cut_off.stderr == f"{told} --storage {url}\n"
+
+
+async def test_a_run_is_found_by_the_status_that_its_line_says(shell: Shell) -> None:
+    """Q30: `running` has somebody who works on it, `interrupted` nobody, also one whose state cannot be read."""
+    url = f"sqlite:///{shell.home / 'runs.db'}"
+    async with Agent("demo", storage=url) as agent:
+        for thread in ("working", "left", "dead"):
+            await agent.start("hello", thread_id=thread)
+            async with agent.storage.writer() as (_, store):
+                await update_row(store, thread, due=NEVER if thread == "left" else None)
+        with closing(sqlite3.connect(shell.home / "runs.db")) as database, database:
+            database.execute("UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'dead'")
+        async with agent.storage.session("working"):
+
+            async def found(*status: str) -> dict[str, str]:
+                words = [word for each in status for word in ("--status", each)]
+                listed = await asyncio.to_thread(shell, "threads", *words, "--storage", url)
+                return {line.split()[0]: line.split()[1] for line in listed.stdout.splitlines()}
+
+            everything = {"working": "running", "left": "interrupted", "dead": "interrupted"}
+            assert await found() == everything
+            assert await found("running") == {"working": "running"}
+            assert await found("interrupted") == {"left": "interrupted", "dead": "interrupted"}
+            assert await found("running", "interrupted") == everything
+            counted = json.loads((await asyncio.to_thread(shell, "status", "--json", "--storage", url)).stdout)
+            assert counted["threads"] == {"interrupted": 2, "running": 1}
+            some = await asyncio.to_thread(
+                shell, "threads", "--status", "interrupted", "--limit", "1", "--storage", url
+            )
+            assert some.stderr.startswith("1 more: ")
 
 
 async def test_a_long_list_says_how_many_more_there_are(shell: Shell) -> None:
