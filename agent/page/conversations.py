@@ -308,7 +308,7 @@ class Conversations:
         """Yield all past and future events of the followed thread, numbered, also those about earlier requests.
 
         Numbers start again at 1 with another request, and after another process continued the thread. `past` marks an
-        event that others follow already.
+        event that others follow already, but for the one that says how the thread stands now.
         """
         conversation, number = await self._conversation(thread_id), 0
         while True:
@@ -320,8 +320,10 @@ class Conversations:
                 except TimeoutError:
                     await self._check_elsewhere(thread_id, conversation)
                 continue
-            event, number = conversation.events[number], number + 1
-            yield number, {**event, "past": True} if number < len(conversation.events) else event
+            events, event, number = conversation.events, conversation.events[number], number + 1
+            goes_on = conversation.stream or conversation.elsewhere or not event.get("run")
+            is_past = number < len(events) and (goes_on or any(each.get("run") for each in events[number:]))
+            yield number, {**event, "past": True} if is_past else event
             if event["type"] == "gone":
                 return
 

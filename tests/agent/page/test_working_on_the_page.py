@@ -586,6 +586,30 @@ async def test_another_process_that_answers_takes_no_edit_unsaid(tmp_path: Path)
         assert await tab.locator(".unsent").count() == 0
 
 
+async def test_a_window_that_was_away_says_which_edit_came_too_late(tmp_path: Path) -> None:
+    """R14: of a conversation with an earlier request, which another window opened meanwhile."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def reader() -> Agent:
+        return agent(storage, triage=[submit_plan([READ]), submit_plan([READ])], execute=READING)
+
+    async with served(reader()) as page, browser(page, away=True) as tab:
+        await asked(tab)
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt")
+        await asked(tab, "read it again")
+        await tab.fill(".edit .row > textarea", "Only look at it")
+        thread = await tab.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')")
+        await tab.context.set_offline(True)
+        await page.stop()
+        async with reader() as elsewhere:
+            await elsewhere.cancel(thread)
+        async with served(reader(), port=int(page.address.rpartition(":")[2])) as again:
+            assert (await again.told(thread, kinds={"earlier"}))[0]["run"]["status"] == "cancelled"
+            await tab.context.set_offline(False)
+            await playwright.expect(tab.locator(".unsent")).to_contain_text("1. Only look at it")
+
+
 async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
     """0071: “Put back” beside a change says what comes back; one that changed since is named; another tab sees it."""
     (tmp_path / "a.txt").write_text("one\n")
