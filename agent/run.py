@@ -136,9 +136,13 @@ def read_run(
 
 async def with_words_of_others(store: BaseStore, run: Run) -> Run:
     """Return a run whose questions for somebody named show what others have said since they were asked."""
-    if not any(pause.get("answered_by") for pause in run.pending):
-        return run
-    return show_words(run, await read_interjections(store, run.thread_id, ""))
+    return show_words(run, await read_words_to_named(store, run))
+
+
+async def read_words_to_named(store: BaseStore, run: Run) -> list[Json]:
+    """Return what was said to a run if one of its questions is for somebody named; else []."""
+    asked = any(pause.get("answered_by") for pause in run.pending)
+    return await read_interjections(store, run.thread_id, "") if asked else []
 
 
 def show_words(run: Run, said: Sequence[Json]) -> Run:

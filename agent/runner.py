@@ -73,6 +73,7 @@ from donewhen.agent.run import (
     interrupted_tasks,
     read_left_behind,
     read_run,
+    read_words_to_named,
     require_thread,
     show_words,
     unknown_thread,
@@ -387,13 +388,14 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run, values)
-    run = await with_words_of_others(store, run)
-    row = await store.threads.get(run.thread_id) or {}
+    said = await read_words_to_named(store, run)
+    run, row = show_words(run, said), await store.threads.get(run.thread_id) or {}
     untaken = untaken_answers(row, run)
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
     if continued is not run:
         return continued
-    change["news"] = await store_notification(store, run, row, values)
+    words = " ".join(each["key"] for each in said if each["at"] >= row.get("updated", ""))  # nobody told of these
+    change["news"] = await store_notification(store, run, row, values, words)
     change["goal"] = _goal_for(row, run)
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)

@@ -121,9 +121,9 @@ def notify_of(config: Config) -> Webhook | None:
 async def store_notification(
     store: ThreadStore, run: Run, row: Mapping[str, object], values: Json, words: str = "", *also: PutOp
 ) -> str | None:
-    """Store the notification of a run's current state, if it has any; return its id. `values` are its state.
+    """Store the notification of a run's current state, if it has any; return the state's id. `values` are its state.
 
-    `words`: the key of words that its question shows since now. `also` is stored in the same moment.
+    `words`: the keys of words that its question shows since now. `also` is stored in the same moment.
     """
     if not row.get("notify") or run.status in ("running", "queued"):
         return None
@@ -131,10 +131,8 @@ async def store_notification(
     about = [run.thread_id, int(values.get("turn") or 1), run.status, [pause["id"] for pause in run.pending], *replies]
     if said := sum(row["decision"] == "say" for row in values.get("approvals") or ()):
         about.append(said)  # what is shown answers these words, also if it is the same again
-    if words:
-        about.append({"words": words})
-    id = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
-    if row.get("news") == id:  # an answer was not accepted, and the same question is still open
+    state = _id_of(about)
+    if row.get("news") == state and not words:  # an answer was not accepted, and the same question is still open
         return None
     data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:MOST_CHARS]}
     if run.pending:
@@ -146,8 +144,13 @@ async def store_notification(
     elif run.outcome:
         data |= {"code": run.outcome["code"], "answer": run.answer[:MOST_CHARS]}
     kind = "waiting" if run.pending else "failed" if run.status == "failed" else "finished"
-    await _store_event(store, row, id, kind, data, *also)
-    return id
+    await _store_event(store, row, _id_of([*about, {"words": words}]) if words else state, kind, data, *also)
+    return state
+
+
+def _id_of(about: Sequence[object]) -> str:
+    """Return the id of a notification about this."""
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
 
 
 def queue_of_news(row: Mapping[str, object], notifier: "Notifier | None") -> str | None:

@@ -172,6 +172,30 @@ def test_what_the_command_tells_at_a_question_for_somebody_named_is_news(post: P
     assert said == [[False, False], [True, False], [True, True]]
 
 
+async def test_words_told_while_an_answer_is_asked_back_are_news_once() -> None:
+    """S01, H13: the question for somebody named stays the same, and they read of it what was said meanwhile."""
+    heard: list[Json] = []
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "a", "tools": ["look"]}])]})
+
+    def look(x: str) -> str:
+        """Look."""
+        return x
+
+    settings = {"confirm": "always", "answered_by": {"plan": "boss"}, "when_busy": "next_round"}
+    async with Agent(model, [look], storage="memory:", settings=settings, notify=heard.append) as agent:
+        run = await agent.start("Do it", thread_id="t")
+        async with agent.stream_resume(run, "no", by="boss") as events:
+            async for event in events:
+                if event["type"] == "started":
+                    await agent.tell("t", "in German please", by="bob")
+        await agent.tell("t", "and short", by="bob")
+        assert (await agent.resume("t", "no", by="boss")).problem
+    texts = [event["data"]["questions"][0]["text"] for event in heard]
+    said = [[words in text for words in ("in German please", "and short")] for text in texts]
+    assert said == [[False, False], [True, False], [True, True]]
+    assert len({event["id"] for event in heard}) == 3
+
+
 async def test_what_is_tried_again_comes_before_what_follows_it() -> None:
     """S01: nobody reads of a question after they read how the run ended."""
     heard: list[Json] = []
