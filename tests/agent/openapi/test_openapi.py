@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -1111,6 +1112,28 @@ async def test_a_page_says_that_there_are_more(value: Any, headers: dict[str, st
         tool = tools_of({"openapi": "3.1.0", "paths": paths}, server, params={"key": "secret-1"})["list"]
         result = await tool.ainvoke({})
         assert (json.loads(result) if isinstance(result, str) else result) == found
+
+
+@pytest.mark.parametrize(("said", "cursor"), [("next_cursor", "b-17"), ("nextPageToken", "CAoQAA+x/9==")])
+async def test_a_cursor_in_the_body_is_read_and_given_back(said: str, cursor: str) -> None:
+    """X21: a model reads it in the result, whatever it is called, and sends it as the argument."""
+    pages = {None: {"items": [1], said: cursor}, cursor: {"items": [2]}}
+    parameter = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
+    paths = {"/list": {"get": {"operationId": "list", "parameters": [parameter]}}}
+
+    def next_page(*messages: Any) -> Any:
+        return call("list", cursor=re.findall(rf'"{said}": ?"([^"]*)"', str(messages))[-1])
+
+    def answer_page(sent: Any) -> Any:
+        return 200, pages[httpx.URL(sent.line.partition(" ")[2]).params.get("cursor")]
+
+    with ApiServer(answer=answer_page) as server:
+        tools = tools_of({"openapi": "3.1.0", "paths": paths}, server)
+        model = one_step([call("list"), next_page, finish_step("Both are read.", "s1.2")], tools=["list"])
+        async with Agent(model, [*tools.values()], storage="memory:", settings={"confirm": "never"}) as agent:
+            run = await agent.start("Read all")
+    assert run.status == "completed", run.answer
+    assert [httpx.URL(line.partition(" ")[2]).params.get("cursor") for line in server.lines] == [None, cursor]
 
 
 LIST = {"type": "array", "items": {"type": "string"}}
