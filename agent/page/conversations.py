@@ -41,8 +41,7 @@ from donewhen.clients import (
     store_label,
     text_changes,
 )
-from donewhen.types import Conversation as Talk
-from donewhen.types import Pause, RunStream
+from donewhen.types import Conversation, Pause, RunStream
 
 CALL_CHARS = 300
 """The most characters of a call's result; the page requests the rest."""
@@ -82,7 +81,7 @@ class Receipts(Protocol):
 
 
 @dataclass
-class Conversation:
+class FollowedThread:
     """One thread: a snapshot of it and the events since, some of earlier requests, and the stream of new ones."""
 
     events: list[Json] = field(default_factory=list)
@@ -119,7 +118,7 @@ class Conversations:
     ) -> None:
         self._agent, self._metadata, self._receipts, self._also = agent, metadata, receipts, also
         self._opener = opener
-        self._open: dict[str, Conversation] = {}
+        self._open: dict[str, FollowedThread] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -184,8 +183,8 @@ class Conversations:
     async def delete(self, thread_id: str) -> None:
         """Delete a thread with all its data. Raises UnknownThread, and ThreadBusy while it is at work."""
         await self._agent.delete(thread_id)
-        if conversation := self._open.pop(thread_id, None):
-            conversation.add({"type": "gone"})
+        if followed := self._open.pop(thread_id, None):
+            followed.add({"type": "gone"})
 
     async def start(
         self,
@@ -206,14 +205,14 @@ class Conversations:
         metadata = {**self._metadata, "model": model} if model else self._metadata
         if thread_id:
             await self._check_place(thread_id)
-        talk = await self._agent.conversation(thread_id) if thread_id else None
+        conversation = await self._agent.conversation(thread_id) if thread_id else None
         found = [await asyncio.to_thread(read_picture, self.folder, name) for name in pictures if self.folder]
-        if talk and instead_of:
-            found += [block for each in talk.messages if each.id == instead_of for block in blocks_of(each)]
+        if conversation and instead_of:
+            found += [block for each in conversation.messages if each.id == instead_of for block in blocks_of(each)]
         readable, model_of = [block for block in found if block], partial(self._model_of, model)
         blocks = await asyncio.to_thread(fitting_blocks, readable, model_of)
         content: Any = [{"type": "text", "text": goal}, *blocks] if blocks else goal
-        snapshot = await self._snapshot(talk) if talk else None
+        snapshot = await self._snapshot(conversation) if conversation else None
         run = snapshot["run"] if snapshot else {}
         if snapshot and instead_of:
             snapshot["messages"] = _before(instead_of, snapshot["messages"])
@@ -226,12 +225,12 @@ class Conversations:
             instead_of=instead_of,
             restart=bool(run and run["status"] == "running" and run["answer"]),  # only its audit was cut off
         )
-        conversation = Conversation([_without_run(snapshot)] if snapshot else [])
-        await self._begin(stream, conversation)
+        followed = FollowedThread([_without_run(snapshot)] if snapshot else [])
+        await self._begin(stream, followed)
         if snapshot:
-            self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"] + 1), stream.thread_id)
+            self._spawn(self._add_earlier(followed, snapshot, snapshot["turn"] + 1), stream.thread_id)
         if unseen := len(found) - len(blocks):
-            conversation.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
+            followed.add({"type": "unseen", "unseen": unseen, "pictures": len(found)})
         return stream.thread_id
 
     def _model_of(self, chosen: str | None, role: str) -> BaseChatModel:
@@ -243,7 +242,7 @@ class Conversations:
 
         Raises StaleAnswer if it is not pending, and DoneWhenError if `edited` is not a plan.
         """
-        pauses = _pending((await self._conversation(thread_id)).events)
+        pauses = _pending((await self._followed(thread_id)).events)
         pause: Any = next((each for each in pauses if each["id"] == id and each["kind"] == "plan"), None)
         if pause is None:
             raise StaleAnswer(f"no plan waits under the id {id!r}: reload the conversation")
@@ -254,31 +253,31 @@ class Conversations:
 
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
         """Answer the question `id`. Raises StaleAnswer if it is not pending."""
-        conversation = await self._conversation_here(thread_id)
+        followed = await self._followed_here(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
-        await self._begin(stream, conversation, _answer_event(conversation.events, id, value))
+        await self._begin(stream, followed, _answer_event(followed.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
         """Continue a stopped or interrupted request; with `steer`, the person's words, it is planned again."""
-        conversation = await self._conversation_here(thread_id)
+        followed = await self._followed_here(thread_id)
         stream = self._agent.stream_resume(thread_id, steer=steer, on_leave="continue")
         words = {"type": "answered", "question": "", "text": steer} if steer else None
-        await self._begin(stream, conversation, words)
+        await self._begin(stream, followed, words)
 
     async def tell(self, thread_id: str, text: str) -> None:
         """Send a message to a working run. Raises ResumeError if none works, ThreadBusy if it takes no messages."""
-        conversation = await self._conversation(thread_id)
+        followed = await self._followed(thread_id)
         await self._agent.tell(thread_id, text)
-        conversation.add({"type": "told", "text": text.strip()})
+        followed.add({"type": "told", "text": text.strip()})
 
     async def undo(self, thread_id: str, step: str | None, *, dry_run: bool) -> Json:
         """Undo the thread's changes, or those of a step or a call. Raises ThreadWaiting before the request ends."""
-        conversation = await self._conversation_here(thread_id)
+        followed = await self._followed_here(thread_id)
         report = await self._agent.undo(thread_id, step, dry_run=dry_run)
         if report.status == "undone" and not dry_run:
             run = await self._agent.get(thread_id)
-            conversation.updated = (await self._agent.info(thread_id)).updated
-            conversation.add({"type": "undone", "run": {**run.to_dict(), "pending": []}})
+            followed.updated = (await self._agent.info(thread_id)).updated
+            followed.add({"type": "undone", "run": {**run.to_dict(), "pending": []}})
         return report.to_dict()
 
     async def receipt(self, thread_id: str) -> Json:
@@ -297,12 +296,12 @@ class Conversations:
 
     def stop(self, thread_id: str) -> None:
         """Ask the thread to stop at its next clean point. Raises ThreadBusy if another process works on it."""
-        conversation = self._open.get(thread_id)
-        if conversation and conversation.elsewhere:
+        followed = self._open.get(thread_id)
+        if followed and followed.elsewhere:
             raise ThreadBusy("another process works on this conversation: stop it there")
-        if conversation and conversation.stream:
-            conversation.stream.drain()
-            conversation.add({"type": "stopping"})
+        if followed and followed.stream:
+            followed.stream.drain()
+            followed.add({"type": "stopping"})
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
         """Yield all past and future events of the followed thread, numbered, also those about earlier requests.
@@ -310,18 +309,18 @@ class Conversations:
         Numbers start again at 1 with another request, and after another process continued the thread. `past` marks an
         event that others follow already, but for the one that says how the thread stands now.
         """
-        conversation, number = await self._conversation(thread_id), 0
+        followed, number = await self._followed(thread_id), 0
         while True:
-            if (current := self._open.get(thread_id, conversation)) is not conversation:
-                conversation, number = current, 0
-            if number == len(conversation.events):
+            if (current := self._open.get(thread_id, followed)) is not followed:
+                followed, number = current, 0
+            if number == len(followed.events):
                 try:
-                    await asyncio.wait_for(conversation.changed.wait(), CHECK_SECONDS)
+                    await asyncio.wait_for(followed.changed.wait(), CHECK_SECONDS)
                 except TimeoutError:
-                    await self._check_elsewhere(thread_id, conversation)
+                    await self._check_elsewhere(thread_id, followed)
                 continue
-            events, event, number = conversation.events, conversation.events[number], number + 1
-            goes_on = conversation.stream or conversation.elsewhere or not event.get("run")
+            events, event, number = followed.events, followed.events[number], number + 1
+            goes_on = followed.stream or followed.elsewhere or not event.get("run")
             is_past = number < len(events) and (goes_on or any(each.get("run") for each in events[number:]))
             yield number, {**event, "past": True} if is_past else event
             if event["type"] == "gone":
@@ -340,19 +339,19 @@ class Conversations:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _is_at_work(self, thread_id: str) -> bool:
-        return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
+        return (followed := self._open.get(thread_id)) is not None and followed.stream is not None
 
-    async def _conversation(self, thread_id: str) -> Conversation:
+    async def _followed(self, thread_id: str) -> FollowedThread:
         """Return the followed thread; its first event is a snapshot of its current state."""
         if thread_id not in self._open:
             opened = await self._open_thread(thread_id)
             self._open.setdefault(thread_id, opened)
         return self._open[thread_id]
 
-    async def _conversation_here(self, thread_id: str) -> Conversation:
+    async def _followed_here(self, thread_id: str) -> FollowedThread:
         """Return the followed thread, for work with the tools here. Raises BegunElsewhere."""
         await self._check_place(thread_id)
-        return await self._conversation(thread_id)
+        return await self._followed(thread_id)
 
     async def _check_place(self, thread_id: str) -> None:
         if place := await self._other_place(thread_id):
@@ -371,60 +370,60 @@ class Conversations:
         folder = named if isinstance(named := metadata.get("dir"), str) else ""
         return None if _real_path(folder) == _real_path(self.folder or "") else folder
 
-    async def _open_thread(self, thread_id: str) -> Conversation:
+    async def _open_thread(self, thread_id: str) -> FollowedThread:
         """Return a thread to follow; if another process works on it, its events from now on are added."""
         updated = (await self._agent.info(thread_id)).updated
         snapshot = await self._snapshot(await self._agent.conversation(thread_id))
         if snapshot["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
-            conversation = Conversation([snapshot], updated=updated)
-            self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"]), thread_id)
-            return conversation
+            followed = FollowedThread([snapshot], updated=updated)
+            self._spawn(self._add_earlier(followed, snapshot, snapshot["turn"]), thread_id)
+            return followed
         messages = _before(snapshot["request"], snapshot["messages"])  # the goal has an event of its own
         first = {**_without_run(snapshot), "messages": messages}
-        conversation = Conversation([first], elsewhere=True, updated=updated)
-        self._spawn(self._add_earlier(conversation, snapshot, snapshot["turn"]), thread_id)
-        self._spawn(self._watch(thread_id, conversation), thread_id)
-        return conversation
+        followed = FollowedThread([first], elsewhere=True, updated=updated)
+        self._spawn(self._add_earlier(followed, snapshot, snapshot["turn"]), thread_id)
+        self._spawn(self._watch(thread_id, followed), thread_id)
+        return followed
 
-    async def _watch(self, thread_id: str, conversation: Conversation) -> None:
+    async def _watch(self, thread_id: str, followed: FollowedThread) -> None:
         """Add the events of another process, until the run waits or ends, or no process works on it."""
         events = self._agent.watch(thread_id)
         coming = asyncio.ensure_future(anext(events))
         try:
-            while conversation.elsewhere:
+            while followed.elsewhere:
                 if (await asyncio.wait({coming}, timeout=CHECK_SECONDS))[0]:
                     event, _ = coming.result()
-                    conversation.elsewhere = event["type"] not in ("waiting", "outcome")
-                    conversation.add(event_view(event))
-                    if conversation.elsewhere:
+                    followed.elsewhere = event["type"] not in ("waiting", "outcome")
+                    followed.add(event_view(event))
+                    if followed.elsewhere:
                         coming = asyncio.ensure_future(anext(events))
                 elif await self._agent.storage.find_free([thread_id]):
-                    conversation.elsewhere = False
-                    await self._reload(thread_id, conversation)
+                    followed.elsewhere = False
+                    await self._reload(thread_id, followed)
         finally:
             coming.cancel()
-            conversation.elsewhere = False
+            followed.elsewhere = False
 
-    async def _check_elsewhere(self, thread_id: str, conversation: Conversation) -> None:
+    async def _check_elsewhere(self, thread_id: str, followed: FollowedThread) -> None:
         """Reload a thread that another process continued since its last change here."""
-        if conversation.stream or conversation.elsewhere or self._open.get(thread_id) is not conversation:
+        if followed.stream or followed.elsewhere or self._open.get(thread_id) is not followed:
             return
         try:
             updated = (await self._agent.info(thread_id)).updated
         except UnknownThread:
             self._open.pop(thread_id, None)
-            conversation.add({"type": "gone"})
+            followed.add({"type": "gone"})
             return
-        if conversation.updated not in (None, updated):
-            await self._reload(thread_id, conversation)
+        if followed.updated not in (None, updated):
+            await self._reload(thread_id, followed)
 
-    async def _reload(self, thread_id: str, conversation: Conversation) -> None:
+    async def _reload(self, thread_id: str, followed: FollowedThread) -> None:
         reloaded = await self._open_thread(thread_id)
-        if self._open.get(thread_id) is conversation and conversation.stream is None:
+        if self._open.get(thread_id) is followed and followed.stream is None:
             self._open[thread_id] = reloaded
-            conversation.changed.set()
+            followed.changed.set()
 
-    async def _begin(self, stream: RunStream, conversation: Conversation, words: Json | None = None) -> None:
+    async def _begin(self, stream: RunStream, followed: FollowedThread, words: Json | None = None) -> None:
         """Start the stream and follow it. If it cannot start, its error is raised and nothing changes.
 
         `words` is an event with the person's answer or words; it comes first.
@@ -433,33 +432,33 @@ class Conversations:
             raise ThreadBusy("this conversation is at work already, perhaps from another tab: this was not taken")
         first = await anext(stream)
         before = self._open.get(stream.thread_id)
-        conversation.stream, conversation.updated = stream, None
-        self._open[stream.thread_id] = conversation
+        followed.stream, followed.updated = stream, None
+        self._open[stream.thread_id] = followed
         if words:
-            conversation.add(words)
-        conversation.add(event_view(first))
-        if before is not None and before is not conversation:
+            followed.add(words)
+        followed.add(event_view(first))
+        if before is not None and before is not followed:
             before.changed.set()
-        self._spawn(self._relay(stream, conversation), stream.thread_id)
+        self._spawn(self._relay(stream, followed), stream.thread_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None], thread_id: str) -> None:
         task = asyncio.create_task(work, name=f"page {thread_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _relay(self, stream: RunStream, conversation: Conversation) -> None:
+    async def _relay(self, stream: RunStream, followed: FollowedThread) -> None:
         try:
             with suppress(DoneWhenError):  # an event has reported it already
                 async for event in stream:
                     if event["type"] in ("waiting", "outcome", "error"):
-                        conversation.stream = None
-                    conversation.add(event_view(event))
+                        followed.stream = None
+                    followed.add(event_view(event))
             with suppress(DoneWhenError):
-                conversation.updated = (await self._agent.info(stream.thread_id)).updated
+                followed.updated = (await self._agent.info(stream.thread_id)).updated
         finally:
-            conversation.stream = None
+            followed.stream = None
 
-    async def _snapshot(self, conversation: Talk) -> Json:
+    async def _snapshot(self, conversation: Conversation) -> Json:
         """Return the current state of a thread as one event: the conversation, the run, and its observations."""
         run, observations = conversation.run, conversation.observations
         return {
@@ -475,7 +474,7 @@ class Conversations:
             "said": [_statement(entry) for entry in observations if entry["source"] == "user"],
         }
 
-    async def _add_earlier(self, conversation: Conversation, snapshot: Json, turn: int) -> None:
+    async def _add_earlier(self, followed: FollowedThread, snapshot: Json, turn: int) -> None:
         """Add what each of the last requests before this one did and cost, the latest first: the talk is shown first.
 
         Only requests count whose message is in the snapshot: not those whose place another one took. The events name
@@ -495,12 +494,12 @@ class Conversations:
                     done = await self._work_of(store.events, thread_id, range(begins[each], ends[each]))
                 if done:
                     cut = ends[each] - begins[each] > EARLIER_EVENTS
-                    conversation.add({"type": "earlier", "message": goal["message"], "done": done, "cut": cut})
+                    followed.add({"type": "earlier", "message": goal["message"], "done": done, "cut": cut})
                 shown += 1
                 if shown == EARLIER_REQUESTS:
                     return
         except DoneWhenError as error:
-            conversation.add({"type": "note", "text": str(error)})
+            followed.add({"type": "note", "text": str(error)})
 
     async def _work_of(self, table: Any, thread_id: str, numbers: range) -> list[Json]:
         """Return what the latest of these events, of one request, tell of its work.

@@ -142,9 +142,10 @@ class RecordedRequest:
                 continue
             messages |= row["new"]
             prompt = [messages[key] for key in row["asked"]]
-            request = read_request([_message_to_read(each) for each in prompt], None, {})
-            if request.role is not None:
-                yield row, prompt, _Place(request.role, request.step, _key([acts, request.role, row["asked"]]))
+            model_request = read_request([_message_to_read(each) for each in prompt], None, {})
+            if model_request.role is not None:
+                key = _key([acts, model_request.role, row["asked"]])
+                yield row, prompt, _Place(model_request.role, model_request.step, key)
 
     def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
         def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
@@ -308,7 +309,7 @@ class _Place:
     role: str
     step: str | None
     key: str
-    """Equal for a repeated request, made after a process died before it acted on the reply."""
+    """Equal for a repeated model request, made after a process died before it acted on the reply."""
 
     @property
     def name(self) -> str:
@@ -394,7 +395,7 @@ def _call(call: Json) -> Any:
 
 
 def _message_to_read(plain: Json) -> BaseMessage:
-    """Return a message from which the role and step of a request can be read."""
+    """Return a message from which the role and step of a model request can be read."""
     return (SystemMessage if plain["type"] == "system" else HumanMessage)(plain["text"])
 
 

@@ -331,8 +331,8 @@ def _with_words(pause: Json, said: Sequence[Json]) -> str:
     """Return the text of a question in a row, with what others have said since behind what is noted first."""
     language, text = pause.get("language") or "en", str(pause["text"])
     since = [row for row in said_since(pause, said) if conceal(meanwhile_text([row], language)) not in text]
-    noted, gap, rest = text.partition("\n\n")  # a row of an older version has the words already
-    return _cut(f"{noted} {conceal(meanwhile_text(since, language))}{gap}{rest}", TEXT_CHARS) if since else text
+    noted, gap, asked = text.partition("\n\n")  # a row of an older version has the words already
+    return _cut(f"{noted} {conceal(meanwhile_text(since, language))}{gap}{asked}", TEXT_CHARS) if since else text
 
 
 def _short_arguments(arguments: Json) -> Json:
