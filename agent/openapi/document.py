@@ -113,6 +113,10 @@ class Operation:
         headers = (each for each in self.parameters if each.place == "header")
         return next((each.argument for each in headers if each.name.lower() == "if-match"), "")
 
+    def needs_only(self, *places: str) -> bool:
+        """Return whether a call can leave out all arguments but those of these places."""
+        return all(each.place in places or not each.required for each in self.parameters)
+
     def with_version_filled_in(self) -> "Operation":
         """Return the operation with an If-Match that is no argument of the tool."""
         name = self.version_argument

@@ -195,7 +195,7 @@ def openapi_tools(
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
     _warn_of_keys((each for each in operations if only is None or each.name in only), api.keys)
-    readers = {each.path: each for each in operations if read_back and _can_read_back(each)}
+    readers = {each.path: each for each in operations if read_back and each.method == "get" and each.needs_only("path")}
     reader_of = {
         each.name: readers[each.path] for each in operations if each.method in CHANGING and each.path in readers
     }
@@ -578,10 +578,6 @@ def _warn_of_keys(operations: Iterable[Operation], keys: Collection[str]) -> Non
             told.add((each.place, each.name))
             wanted, hint = f"the {each.place} {each.name}", OPTIONS_FOR[each.place].format(name=each.name)
             log.warning("%s asks the model for %s, a key that it cannot know: pass %s", name, wanted, hint)
-
-
-def _can_read_back(operation: Operation) -> bool:
-    return operation.method == "get" and all(each.place == "path" or not each.required for each in operation.parameters)
 
 
 # Tools -------------------------------------------------------------------------------------------------------------

@@ -187,11 +187,7 @@ def find_way_back(operation: Operation, operations: Mapping[tuple[str, str], Ope
     """
     if operation.method in ("put", "patch", "delete"):
         back = operations.get(("put", operation.path)) if operation.method == "delete" else operation
-        return (
-            back
-            if back and all(each.place in ("path", "body") or not each.required for each in back.parameters)
-            else None
-        )
+        return back if back and back.needs_only("path", "body") else None
     if operation.method != "post":
         return None
     below = f"{operation.path.rstrip('/')}/{{"
@@ -199,6 +195,6 @@ def find_way_back(operation: Operation, operations: Mapping[tuple[str, str], Ope
         each
         for (method, path), each in operations.items()
         if method == "delete" and path.startswith(below) and path.endswith("}") and "/" not in path[len(below) :]
-        if ("get", path) in operations and all(one.place == "path" or not one.required for one in each.parameters)
+        if ("get", path) in operations and each.needs_only("path")
     ]
     return candidates[0] if len(candidates) == 1 else None
