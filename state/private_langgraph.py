@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD, CONFIG_KEY_SEND, NULL_TASK_ID, RESUME
+from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD as SCRATCHPAD_KEY
+from langgraph._internal._constants import CONFIG_KEY_SEND, INTERRUPT, NULL_TASK_ID, RESUME
 from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph._internal._serde import collect_allowlist_from_schemas
 from langgraph.checkpoint.base import id as checkpoint_ids
@@ -19,8 +20,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._messages import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 
 __all__ = [
+    "INTERRUPT",
     "NULL_TASK_ID",
     "RESUME",
+    "SCRATCHPAD_KEY",
     "DeltaSnapshot",
     "StreamMessagesHandler",
     "StreamMessagesHandlerV2",
@@ -102,5 +105,5 @@ def with_resume_values(config: RunnableConfig, values: Sequence[Any]) -> Runnabl
         resume=resume_values.values,
         subgraph_counter=itertools.count().__next__,
     )
-    own = {CONFIG_KEY_SCRATCHPAD: scratchpad, CONFIG_KEY_SEND: lambda writes: None}
+    own = {SCRATCHPAD_KEY: scratchpad, CONFIG_KEY_SEND: lambda writes: None}
     return {**config, "configurable": {**(config.get("configurable") or {}), **own}}

@@ -21,7 +21,7 @@ from donewhen.graph.people.interjections import name_of_words, new_interjection,
 from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
-    forget_plain_answer,
+    drop_early_answer,
     keep_open,
     note_problem,
     open_pauses,
@@ -69,9 +69,9 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
         taken = await _take(state, pauses, typed, deps, runtime, user)
         return await with_typed_attachments(state, taken, runtime)
     answered_at_once = isinstance(pending, OpenQuestion) and settings.unattended
-    value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not answered_at_once:
-        await forget_plain_answer(config)
+        await drop_early_answer(config)
+    value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not (sent := _messages_in(pauses, value)):
         return await _take(state, pauses, value, deps, runtime, user)
     state = {**state, "messages": [*state["messages"], *sent]}  # as if they had been typed

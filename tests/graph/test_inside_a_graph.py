@@ -217,6 +217,46 @@ async def test_the_answer_to_one_question_is_not_given_to_the_next(way: str, tmp
         assert ("__interrupt__" in out, paid) == (False, [400.0])
 
 
+@pytest.mark.parametrize("remembers", [False, True])
+async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: bool) -> None:
+    """C02, C06: the work was cut off after the yes to the plan, and the yes comes again; at work nothing is open."""
+    paid, looking = list[float](), asyncio.Event()
+
+    def pay(amount: float) -> str:
+        """Pay it."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    async def look() -> str:
+        """Look it up."""
+        looking.set()
+        await asyncio.sleep(0 if looked else 60)
+        return "found"
+
+    looked = False
+    plan = submit_plan([step("s1", tools=["look"]), step("s2", tools=["pay"])])
+    work = {
+        "s1": lambda messages, _: (
+            finish_step("found", evidence=["s1.1"]) if any(m.type == "tool" for m in messages) else call("look")
+        ),
+        "s2": [call("pay", amount=400.0), finish_step("paid", evidence=["s2.1"])],
+    }
+    model = ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": lambda *_: "Done."})
+    inner = build_graph(model, [pay, look], effects={"look": "read"})
+    outer = around(inner.compile(checkpointer=True) if remembers else inner.compile())
+    await outer.ainvoke({"messages": "pay Ann"}, config("t"))
+    working = asyncio.create_task(outer.ainvoke(Command(resume="approve"), config("t")))
+    await looking.wait()
+    working.cancel()
+    await asyncio.wait([working])
+    looked = True
+    out = await outer.ainvoke(Command(resume="approve"), config("t"))
+    assert (out["__interrupt__"][0].value["kind"], paid) == ("tool", [])
+    assert ((await outer.ainvoke(None, config("t")))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
+    out = await outer.ainvoke(Command(resume="approve"), config("t"))
+    assert ("__interrupt__" in out, paid) == (False, [400.0])
+
+
 async def test_others_spoke_after_the_user() -> None:
     """The request is the user's last message, whoever spoke since; that is part of the conversation."""
     model = scripted(answer("Hello!"))
