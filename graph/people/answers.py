@@ -5,6 +5,7 @@ several answers each is applied whole or not at all; `advance` continues from th
 changes is said by the class of the pause, in `graph/pauses`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from donewhen.graph.llm.attachments import with_typed_attachments
 from donewhen.graph.pauses.pause import NEED_TOOLS, OpenPause, OpenQuestion, ResolvedAnswer
 from donewhen.graph.people.interjections import name_of_words, new_interjection, read_interjections
 from donewhen.graph.people.pauses import (
+    PURPOSE_CHARS,
     close_pause,
     current_pause,
     drop_early_answer,
@@ -69,8 +71,9 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
         taken = await _take(state, pauses, typed, deps, runtime, user)
         return await with_typed_attachments(state, taken, runtime)
     answered_at_once = isinstance(pending, OpenQuestion) and settings.unattended
-    if not answered_at_once:
-        await drop_early_answer(config)
+    if not answered_at_once and (early := await drop_early_answer(config)) is not None:
+        said = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
+        pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=said[:PURPOSE_CHARS]))
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not (sent := _messages_in(pauses, value)):
         return await _take(state, pauses, value, deps, runtime, user)

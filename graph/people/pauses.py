@@ -84,8 +84,8 @@ def wait_for_answer(pending: OpenPause) -> Any:
         raise GraphInterrupt([replace(each, value=shown) for each in unanswered.args[0]]) from None
 
 
-async def drop_early_answer(config: RunnableConfig) -> None:
-    """Drop a plain answer if the question that would take it was never shown.
+async def drop_early_answer(config: RunnableConfig) -> Any:
+    """Drop a plain answer if the question that would take it was never shown, and return it; None if there is none.
 
     LangGraph gives a plain answer to the next interrupt. In a graph within another that may be a later question: the
     answer stays in the outer checkpoint until our node ends, and work that was cut off has no open question at all.
@@ -94,15 +94,16 @@ async def drop_early_answer(config: RunnableConfig) -> None:
     saver, scratchpad = place.get(CHECKPOINTER_KEY), place[SCRATCHPAD_KEY]
     is_inner = "|" in str(place.get("checkpoint_ns", ""))
     if not isinstance(saver, BaseCheckpointSaver) or not (is_inner or scratchpad.get_null_resume(False)):
-        return
+        return None
     if await _was_shown(saver, place):
-        return
-    scratchpad.get_null_resume(True)
+        return None
+    early = scratchpad.get_null_resume(True)
     at = _checkpoint_of("", place)
     nothing = [(RESUME, None)]
     await _on_saver(
         partial(saver.aput_writes, at, nothing, NULL_TASK_ID), partial(saver.put_writes, at, nothing, NULL_TASK_ID)
     )
+    return early
 
 
 async def _was_shown(saver: BaseCheckpointSaver[Any], place: Mapping[str, Any]) -> bool:

@@ -251,7 +251,12 @@ async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: b
     await asyncio.wait([working])
     looked = True
     out = await outer.ainvoke(Command(resume="approve"), config("t"))
-    assert (out["__interrupt__"][0].value["kind"], paid) == ("tool", [])
+    shown = out["__interrupt__"][0].value
+    assert (shown["kind"], shown["problem"], paid) == (
+        "tool",
+        "“approve” came before this was asked, and was not taken",
+        [],
+    )
     assert ((await outer.ainvoke(None, config("t")))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
     out = await outer.ainvoke(Command(resume="approve"), config("t"))
     assert ("__interrupt__" in out, paid) == (False, [400.0])
