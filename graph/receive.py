@@ -82,6 +82,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         await load_jsonschema()
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
     texts = Texts.of(runtime.store, thread_of(runtime), state)
+    if Place.of(config, depth=1).nodes:
+        update["request_mark"] = 10**9 + secrets.randbelow(9 * 10**9)
     update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]

@@ -192,6 +192,9 @@ class RunState(TypedDict, total=False):
     """The language of the runtime's texts for the user."""
     output_schema: SeldomDict
     """The JSON Schema of the structured result, if one is requested."""
+    request_mark: int
+    """A random number for a request inside an outer graph, whose nodes may begin several with the same `turn`. The ids
+    of its questions have it in place of that."""
     answered_by: SeldomDict
     """Who alone answers questions of a kind, by the setting of this name when the request began."""
     attachments: SeldomList

@@ -182,11 +182,11 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     The node's id says what is asked; the same may be asked again in this request or a later one. A late answer cannot
     reach another pause.
     """
-    name, turn = _bare_id(pause.id), values.get("turn", 1)
+    name, number = _bare_id(pause.id), values.get("request_mark") or values.get("turn", 1)
     decided = [row["id"] for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
     decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
     times = sum(_bare_id(id or "") == name for id in decided)
-    id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")
+    id = (f"{number}:" if number > 1 else "") + name + (f"~{times + 1}" if times else "")
     spoken = {} if pause.language else language_field(values.get("language", "en"))
     audience = (values.get("answered_by") or {}).get(pause.kind)
     asked: Json = {"answered_by": audience} if audience and not pause.answered_by else {}

@@ -262,6 +262,20 @@ async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: b
     assert ("__interrupt__" in out, paid) == (False, [400.0])
 
 
+async def test_an_old_answer_by_id_reaches_no_question_of_a_later_request() -> None:
+    """C02, C06: the same plan is asked about side by side, and in the next request: each question has an id of its own,
+    so that a late click on an old one changes nothing."""
+    plan = submit_plan([step("s1")])
+    inner = build_graph(ScriptedModel(roles={"triage": lambda *_: plan}))
+    outer = around(inner.compile(), inner.compile())
+    first = (await outer.ainvoke({"messages": "do it"}, config("t")))["__interrupt__"]
+    later = (await outer.ainvoke({"messages": "do it"}, config("t")))["__interrupt__"]
+    assert len({each.value["id"] for each in (*first, *later)}) == 4
+    late: Any = {later[0].id: {first[0].value["id"]: "approve"}}
+    asked = (await outer.ainvoke(Command(resume=late), config("t")))["__interrupt__"]
+    assert any("no answer" in (each.value.get("problem") or "") for each in asked)
+
+
 async def test_others_spoke_after_the_user() -> None:
     """The request is the user's last message, whoever spoke since; that is part of the conversation."""
     model = scripted(answer("Hello!"))

@@ -211,7 +211,7 @@ async def test_results_and_their_files_are_concealed_unless_the_tool_says_otherw
     tool = StructuredTool.from_function(look, response_format="content_and_artifact")
     result = await call_tool(ToolCall(tool, {}, timeout=5, secrets=["my-own-1"]))
     assert result.text == f"{REDACTED} and {REDACTED}"
-    assert result.artifact == {"files": {"a.txt": f"x {REDACTED}", "b.bin": None}}
+    assert result.artifact == {"files": {"a.txt": f"x {REDACTED}", "b.bin": "null"}}
     tool.metadata = {"secrets": True}
     assert (await call_tool(ToolCall(tool, {}, timeout=5, secrets=["my-own-1"]))).text == f"{KEY} and my-own-1"
 
