@@ -760,20 +760,24 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
     """Return, by argument, what a change would replace; of a deletion the object, by the request that reads it."""
     now = await _look(api, reader, operation.place_of(arguments))
-    if operation.method == "delete" and not isinstance(now, Exception):
-        return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}
-    if operation.whole_body:
-        body = next(
-            (each for each in operation.parameters if each.argument in arguments and each.place == "body"), None
-        )
-        if body is None or operation.method != "put" or isinstance(now, Exception):  # a PATCH may be steps to take
-            return {}
-        return {} if same_json(now, arguments[body.argument]) else {body.argument: comparable_text(now)}
-    if not isinstance(now, dict):
+    if isinstance(now, Exception):
         return {}
-    fields = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
-    replaced = {each.argument: now[each.name] for each in fields if now.get(each.name) is not None}
-    return {name: comparable_text(old) for name, old in replaced.items() if not same_json(old, arguments[name])}
+    if operation.method == "delete":
+        return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}
+    body = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
+    if operation.whole_body:  # a PATCH may be steps to take
+        old = {each.argument: _sent_part(now, arguments[each.argument]) for each in body if operation.method == "put"}
+    else:
+        shown = now if isinstance(now, dict) else {}
+        old = {each.argument: shown[each.name] for each in body if shown.get(each.name) is not None}
+    return {name: comparable_text(was) for name, was in old.items() if not same_json(was, arguments[name])}
+
+
+def _sent_part(now: Any, body: Any) -> Any:
+    """Return of an object the fields that a body has, because others, such as a time, may change by themselves."""
+    if not (isinstance(now, dict) and isinstance(body, dict)):
+        return now
+    return {name: now[name] for name in body if name in now}
 
 
 def _shown(value: Any) -> str:

@@ -6,6 +6,7 @@ import re
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -809,6 +810,35 @@ async def test_people_see_what_numbers_and_objects_replace() -> None:
         assert '"status": "waiting"' in text
         assert "-open\n+waiting\n" in text
         assert '"note": "(300 characters, below)"' in text
+
+
+@pytest.mark.parametrize("names", [("id", "name"), ("name",)], ids=["whole", "fields"])
+@pytest.mark.parametrize("changed", ["views", "name"])
+async def test_a_change_is_made_although_the_object_changes_elsewhere(names: Any, changed: str) -> None:
+    """V12: of an object, people see what the call sends, and only that counts as another difference than was shown."""
+    document, views = things(), count(1)
+    body = {"required": True, "content": {"application/json": {"schema": fields(*names)}}}
+    document["paths"]["/things/{id}"]["put"] = {"operationId": "set", "requestBody": body}
+    object: dict[str, Any] = {"id": "1", "name": "old", "made": "in May"}
+
+    def answer(sent: Any) -> Any:
+        return (200, {**object, "views": next(views)}) if sent.line.startswith("GET") else None
+
+    with ApiServer(answer=answer) as server:
+        sent = {"id": "1", "name": "new"}
+        work = [call("set", **({"id": "1", "body": sent} if "id" in names else sent)), give_up("no")]
+        settings: Any = {"approvals": "each", "confirm": "never", "on_exhausted": "stop"}
+        tools = openapi_tools(document, base_url=server.url)
+        agent = Agent(one_step(work, content="Set 1", tools=["set"]), tools, storage="memory:", settings=settings)
+        run = await agent.start("Set 1")
+        text = run.pending[0]["text"]
+        assert "made" not in text
+        assert "views" not in text
+        assert re.search(r"^-.*old", text, re.MULTILINE)
+        if changed == "name":
+            object["name"] = "somebody's"
+        await agent.resume(run, "approve")
+        assert server.changes == ["PUT /things/1"] * (changed == "views")
 
 
 async def test_people_see_what_a_deletion_takes_away() -> None:
