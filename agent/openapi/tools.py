@@ -40,7 +40,8 @@ from donewhen.graph.tools.rendering import describe_error
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
-from donewhen.state.people.payload import comparable_text
+from donewhen.state.people.payload import comparable_text, text_difference
+from donewhen.state.proof.journal import digest
 from donewhen.state.secrets import hide_in_error, hide_known, is_secret_name
 from donewhen.state.values import is_too_deep, same_json
 
@@ -65,7 +66,9 @@ SHORTEST_PART = 8
 SCHEME = re.compile(r"(?:bearer|basic)\s+", re.IGNORECASE)
 LOST_ANSWER = "the call was cut off before an answer came"
 MOST_TOLD = 2_000
-"""The most characters of an error's body that are shown."""
+"""The most characters that are shown of an error's body, and of a long text that goes."""
+MOST_COMPARED = 20_000
+"""The most characters of a difference; in place of a longer one, the beginning of what goes is shown."""
 GONE_STATUSES = (404, 410)
 CHANGING = ("put", "patch", "delete")
 """The methods that change the object at their path, so that its GET reads the change back."""
@@ -763,14 +766,21 @@ async def _replaced(api: _Api, operation: Operation, reader: Operation, argument
     if isinstance(now, Exception):
         return {}
     if operation.method == "delete":
-        return {f"GET {operation.path}": comparable_text(now)[:MOST_TOLD]}
+        return {f"GET {operation.path}": _beginning(comparable_text(now))}
     body = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]
     if operation.whole_body:  # a PATCH may be steps to take
         old = {each.argument: _sent_part(now, arguments[each.argument]) for each in body if operation.method == "put"}
     else:
         shown = now if isinstance(now, dict) else {}
         old = {each.argument: shown[each.name] for each in body if shown.get(each.name) is not None}
-    return {name: comparable_text(was) for name, was in old.items() if not same_json(was, arguments[name])}
+    texts = dict[str, str]()
+    for name, was in old.items():
+        text, new = comparable_text(was), comparable_text(arguments[name])
+        if len(text_difference(text, new)) > MOST_COMPARED:
+            texts[f"GET {operation.path}, {name}"] = _beginning(text)
+        elif not same_json(was, arguments[name]):
+            texts[name] = text
+    return texts
 
 
 def _sent_part(now: Any, body: Any) -> Any:
@@ -778,6 +788,13 @@ def _sent_part(now: Any, body: Any) -> Any:
     if not (isinstance(now, dict) and isinstance(body, dict)):
         return now
     return {name: now[name] for name in body if name in now}
+
+
+def _beginning(text: str) -> str:
+    """Return what people see of a text that goes: if it is long, with a digest, so that a change of the rest counts."""
+    if len(text) <= MOST_TOLD:
+        return text
+    return f"{text[:MOST_TOLD]}\n… ({len(text):,} characters in all, {digest(text)})"
 
 
 def _shown(value: Any) -> str:

@@ -864,6 +864,38 @@ async def test_people_see_what_a_deletion_takes_away() -> None:
         assert [*server.objects] == [other]
 
 
+@pytest.mark.parametrize("name", ["set", "edit", "remove"])
+async def test_what_goes_away_is_cut_for_people_and_known_as_a_whole(name: str) -> None:
+    """V12: of a large list or text, people see the beginning, and its length; a change behind that asks anew, too. One
+    entry of many is still shown as a difference."""
+    document, many = things(), [f"entry {number}" for number in range(9_000)]
+    path = document["paths"]["/things/{id}"]
+    for method, tool, schema in (("put", "set", {"type": "array"}), ("patch", "edit", fields("rows"))):
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        path[method] = {"operationId": tool, "requestBody": body}
+    rows: dict[str, Any] = {"/things/1": [*many] if name == "set" else {"rows": [*many]}}
+    argument = {"set": "body", "edit": "rows"}.get(name)
+
+    async def ask(*new: str) -> tuple[Any, Agent]:
+        arguments = {"id": "1", **({argument: [*new]} if argument else {})}
+        model = one_step([call(name, **arguments), give_up("no")], content="Change 1", tools=[name])
+        settings: Any = {"approvals": "each", "confirm": "never", "on_exhausted": "stop"}
+        agent = Agent(model, openapi_tools(document, base_url=server.url), storage="memory:", settings=settings)
+        return await agent.start("Change 1"), agent
+
+    with ApiServer(objects=rows) as server:
+        if argument:
+            run, _ = await ask("first", *many[1:])
+            assert run.pending[0]["diffs"][argument].splitlines()[2:4] == ['- "entry 0",', '+ "first",']
+        run, agent = await ask("first")
+        assert '"entry 9",' in run.pending[0]["text"]
+        assert "characters in all" in run.pending[0]["text"]
+        assert len(run.pending[0]["text"]) < 5_000
+        (rows["/things/1"] if name == "set" else rows["/things/1"]["rows"])[-1] = "somebody's"
+        await agent.resume(run, "approve")
+        assert server.changes == []
+
+
 async def test_what_an_api_does_later_names_its_status() -> None:
     """X21, Q21: an answer 202 says where to look and when, with a body or without; the address shows no query and no
     key, and what the body says of itself stays."""
