@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -359,9 +360,9 @@ class _Api:
             }
             arguments = {name: value for name, value in read.items() if value is not None}
             given = [each for each in operation.parameters if each.argument in arguments]
-            sent = {name for each in given for name, _ in _query_parts(each, arguments[each.argument])}
+            sent = Counter(name for each in given for name, _ in _query_parts(each, arguments[each.argument]))
             address = f"{urlsplit(url).path}?{urlencode(pairs)}".rstrip("?")
-            is_whole = arguments and sent >= {name for name, _ in pairs}
+            is_whole = arguments and sent >= Counter(name for name, _ in pairs)
             more["next"] = arguments if is_whole else hide_known(address, secrets)[:MOST_OF_LINK]
         totals = (answer.headers.get(name, "").strip() for name in TOTALS)
         if total := next((each for each in totals if each.isdecimal() and len(each) < MOST_DIGITS), ""):

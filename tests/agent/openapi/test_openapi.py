@@ -1271,14 +1271,29 @@ def test_names_do_not_go_by_the_order_of_the_document() -> None:
     ] * 2
 
 
-@pytest.mark.parametrize("schema", [{"type": "object", "additionalProperties": True}, {"type": "string"}])
-async def test_a_next_page_of_which_an_argument_is_not_known_is_an_address(schema: Any) -> None:
-    """X21: arguments that left a filter out would lead to the next page of another list."""
-    fields = [{"name": "fields", "in": "query", "schema": schema}, {"name": "page", "in": "query"}]
+ANY: dict[str, Any] = {"type": "object", "additionalProperties": True}
+
+
+@pytest.mark.parametrize(
+    ("declared", "query"),
+    [
+        ({"schema": ANY}, "state=open"),
+        ({"schema": {"type": "string"}}, "state=open"),
+        ({"schema": {"type": "string"}}, "filter=1&filter=2"),
+        ({"schema": LIST, "explode": False}, "filter=1&filter=2"),
+        ({"schema": ANY, "explode": False}, "filter=a%2C1&filter=b%2C2"),
+        ({"schema": ANY, "style": "deepObject"}, "filter%5Ba%5D=1&filter%5Ba%5D=2"),
+        ({"schema": RANGE}, "min=1&min=2"),
+        ({"content": {"application/json": {"schema": LIST}}}, "filter=%5B1%5D&filter=%5B2%5D"),
+    ],
+)
+async def test_a_next_page_of_which_an_argument_is_not_known_is_an_address(declared: Any, query: str) -> None:
+    """X21: arguments that left a filter out, or one of its values, would lead to the next page of another list."""
+    fields = [{"name": "filter", "in": "query", **declared}, {"name": "page", "in": "query"}]
     document = {"openapi": "3.1.0", "paths": {"/list": {"get": {"operationId": "list", "parameters": fields}}}}
-    with ApiServer(answer=lambda _: (200, [], {"Link": '</list?state=open&page=2>; rel="next"'})) as server:
+    with ApiServer(answer=lambda _: (200, [], {"Link": f'</list?{query}&page=2>; rel="next"'})) as server:
         found = await tools_of(document, server)["list"].ainvoke({})
-    assert found["next"] == "/list?state=open&page=2"
+    assert found["next"] == f"/list?{query}&page=2"
 
 
 def test_operations_with_one_name_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
