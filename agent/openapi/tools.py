@@ -43,7 +43,7 @@ from donewhen.state.errors import ToolError
 from donewhen.state.identity import schema_fields
 from donewhen.state.people.payload import comparable_text, text_difference
 from donewhen.state.proof.journal import digest
-from donewhen.state.secrets import hide_in_error, hide_known, is_secret_name
+from donewhen.state.secrets import conceal_json, hide_in_error, hide_known, is_secret_name
 from donewhen.state.values import is_too_deep, same_json
 
 if TYPE_CHECKING:
@@ -404,18 +404,33 @@ class _Api:
         """Return the address to which the path of an operation is added."""
         return (self.address or operation.server or "").rstrip("/")
 
-    def provided(self, operation: Operation) -> Json:
-        """Return the metadata that say whose tool an operation is, and what calling it means: approvals are for that.
+    def shown_address_of(self, operation: Operation) -> str:
+        """Return the address of an operation's server without what may be secret in it."""
+        parts = urlsplit(self.address_of(operation))
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-        The server is named without what may be secret in its address.
+    def provided(self, operation: Operation) -> Json:
+        """Return the metadata that say whose tool an operation is, and what a call is: approvals are for that."""
+        return {"server": self.shown_address_of(operation), "sent_as": operation.sent_as()}
+
+    def describe(self, operation: Operation, arguments: Json | None = None) -> str:
+        """Return the request of a call for people: method, address, and which arguments are not in that.
+
+        Without arguments, or if they make no request, the address has the names of the path.
         """
-        address = self.address_of(operation)
-        parts = urlsplit(address)
-        server = parts.netloc.rpartition("@")[2]
-        return {
-            "server": server,
-            "sent_as": {**operation.sent_as(), "address": f"{parts.scheme}://{server}{parts.path}"},
-        }
+        address, places = f"{self.shown_address_of(operation)}{operation.path}", dict[str, list[str]]()
+        with suppress(ToolException):
+            if arguments is not None:
+                shown = replace(self, address=self.shown_address_of(operation))
+                path, options = shown._request(operation, conceal_json(arguments))
+                address = f"{path}?{urlencode(options['params'])}".rstrip("?")
+                for each in operation.parameters:
+                    if each.place not in ("path", "query") and each.argument in arguments:
+                        places.setdefault(each.place, []).append(each.argument)
+        if len(address) > MOST_OF_LINK:
+            address = f"{address[:MOST_OF_LINK]}…"
+        elsewhere = "; ".join(f"{place}: {', '.join(names)}" for place, names in places.items())
+        return f"`{operation.method.upper()} {address}`{f' ({elsewhere})' if elsewhere else ''}."
 
 
 def _merged(declared: Mapping[str, str], owners: Mapping[str, str]) -> "httpx.Headers":
@@ -611,7 +626,7 @@ def _tool(
     if fields:
         metadata["identity"] = [*dict.fromkeys(["id", *fields, *sorted(named)])]
     if operation.effect != "read":
-        metadata["conditions"] = lambda _: f"`{operation.method.upper()} {operation.path}`."
+        metadata["conditions"] = lambda _, arguments=None: api.describe(operation, arguments)
     if api.seconds:
         metadata["seconds"] = api.seconds * (3 if reader else 1) + SPARE
     if reader:

@@ -777,7 +777,10 @@ async def test_people_see_what_a_change_replaces() -> None:
         run = await agent.resume(run, "approve")
         assert "-Crash" in run.pending[0]["diffs"]["title"]
         assert "+Crash at start" in run.pending[0]["diffs"]["title"]
-        assert "issues/{number}`. It is a tool of the server" in run.pending[0]["question"]
+        shown = (
+            f"`PATCH {server.url}/repos/{{owner}}/{{repo}}/issues/{{number}}`. It is a tool of the server {server.url}."
+        )
+        assert shown in run.pending[0]["question"]
 
 
 async def test_people_see_what_numbers_and_objects_replace() -> None:
@@ -859,7 +862,7 @@ async def test_people_see_what_a_deletion_takes_away() -> None:
         agent = Agent(model, openapi_tools(ISSUES, base_url=server.url), storage="memory:", settings=settings)
         run = await agent.start("Delete issues 7 and 8 of ann/app")
         text = run.pending[0]["text"]
-        assert "`DELETE /repos/{owner}/{repo}/issues/{number}`" in text
+        assert f"`DELETE {server.url}/repos/{{owner}}/{{repo}}/issues/{{number}}`" in text
         assert '- "title": "Crash"\n' in text
         run = await agent.resume(run, "approve")
         assert '- "title": "Slow"\n' in run.pending[0]["text"]
@@ -899,6 +902,32 @@ async def test_what_goes_away_is_cut_for_people_and_known_as_a_whole(name: str) 
         (rows["/things/1"] if name == "set" else rows["/things/1"]["rows"])[-1] = "somebody's"
         await agent.resume(run, "approve")
         assert server.changes == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            {"id": "B 1", "notify": True, "tags": ["b`"], "amount": 5.0, "book": "main"},
+            "`POST https://gw.test/live/orders/B%201/refunds?notify=true&tags=b%60` (header: book; body: amount).",
+        ),
+        ({"id": "a/b"}, "`POST https://gw.test/live/orders/a%2Fb/refunds`."),
+        ({"id": ".."}, "`POST https://gw.test/live/orders/{id}/refunds`."),
+        (None, "`POST https://gw.test/live/orders/{id}/refunds`."),
+        ({"id": "1", "token": "sk-" + "a1B2" * 12}, "`POST https://gw.test/live/orders/1/refunds?token=%5Bredacted%5D`."),
+        ({"id": "1" * 600}, f"`POST https://gw.test/live/orders/{'1' * 472}…`."),
+    ],
+    ids=["places", "quoted", "refused", "no arguments", "secret", "long"],
+)  # fmt: skip
+def test_a_question_has_the_request_itself(arguments: Any, shown: str) -> None:
+    """V12: method and whole address, with what the call fills in, and what goes elsewhere; no secret is in it."""
+    places = {"id": "path", "notify": "query", "tags": "query", "token": "query", "book": "header"}
+    parameters = [{"name": name, "in": place, "schema": {}} for name, place in places.items()]
+    refund = refunds("https://ann:pw@gw.test/live/", "/orders/{id}/refunds")
+    refund["paths"]["/orders/{id}/refunds"]["post"]["parameters"] = parameters
+    (tool,) = openapi_tools(refund, params={"key": "secret-1"})
+    conditions = (tool.metadata or {})["conditions"]
+    assert (conditions("en") if arguments is None else conditions("en", arguments)) == shown
 
 
 async def test_what_an_api_does_later_names_its_status() -> None:
@@ -971,7 +1000,11 @@ def refunds(
     return {"openapi": "3.1.0", "servers": [{"url": server}], "paths": {path: {method: operation}}}
 
 
-OTHER = "refund of the server shop.test does something else now, or takes other arguments"
+OTHER = "refund of the server http://shop.test/v1 does something else now, or takes other arguments"
+
+
+def moved(server: str) -> str:
+    return f"refund is now a tool of the server {server}, before of http://shop.test/v1"
 
 
 @pytest.mark.parametrize("waits", ["a call", "a plan"])
@@ -980,11 +1013,11 @@ OTHER = "refund of the server shop.test does something else now, or takes other 
     [
         (refunds(path="/payouts"), OTHER),
         (refunds(method="put"), OTHER),
-        (refunds(server="http://shop.test/v2"), OTHER),
-        (refunds(server="https://shop.test/v1"), OTHER),
+        (refunds(server="http://shop.test/v2"), moved("http://shop.test/v2")),
+        (refunds(server="https://shop.test/v1"), moved("https://shop.test/v1")),
         (refunds(place="query"), OTHER),
         (refunds(required=["amount"]), OTHER),
-        (refunds(server="http://other.test/v1"), "refund is now a tool of the server other.test, before of shop.test"),
+        (refunds(server="http://other.test/v1"), moved("http://other.test/v1")),
         (refunds(server="http://ann:pw@shop.test/v1", description="Other words"), ""),
     ],
     ids=["path", "method", "version", "scheme", "place", "required", "server", "words"],
@@ -1013,7 +1046,7 @@ async def test_an_approval_is_for_the_request_that_was_shown(
             return await agent.resume(run, "approve")
 
     run = await answer(refunds())
-    assert "shop.test" in run.pending[0]["text"]
+    assert ("`POST http://shop.test/v1/refunds`" if waits == "a call" else "refund (http://shop.test/v1") in str(run)
     assert "ann:pw" not in str(run)
     if why:
         with pytest.raises(ToolMissing, match=why) as refused:
