@@ -33,8 +33,9 @@ from donewhen.state.people.answers import Answer
 from donewhen.state.plan.next import Move, next_move
 from donewhen.state.plan.plan import answering_step, find_step
 from donewhen.state.plan.planning import mode_row, plan_after_failure, plan_growth, promotion_reasons
-from donewhen.state.plan.steps import BLOCKED, fresh_attempts, next_needs, standstill_notice
+from donewhen.state.plan.steps import BLOCKED, UNWANTED, fresh_attempts, next_needs, standstill_notice
 from donewhen.state.plan.text import step_numbers
+from donewhen.state.proof.journal import user_statements
 from donewhen.state.records import StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import FINAL, change_status
@@ -188,7 +189,8 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         emit(runtime, "mode", **row)
         planning = plan_after_failure(values, _describe_failure(values, move.steps[0]), twice=True)
         return {"steps": handled, "planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
-    failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
+    failure = "\n".join(_describe_failure(values, id) for id in move.steps)
+    replans = settings.on_failure == "replan" or any(_is_unwanted(values, id) for id in move.steps)
     may_replan = has_left(values, settings, "replans")
     # Another plan helps neither a step that is blocked nor one whose claim could not be judged.
     waits = BLOCKED in codes or any(values["steps"][id]["claim"] for id in move.steps)
@@ -207,6 +209,13 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
         )
     code = next((code for code in FINAL_CODES if code in codes), "worked")
     return {"steps": handled, "ending": {"code": code, "reason": "\n".join(descriptions.values())}}
+
+
+def _is_unwanted(values: Json, id: str) -> bool:
+    """Return whether a step ended because of what a person said since the plan was approved: that is no failure."""
+    approved = [row["at"] for row in values["approvals"] if "approved_revision" in row][-1]
+    record, said = values["steps"][id], (*values["steps"][id]["heard"], *user_statements(values))
+    return record["code"] == UNWANTED and any(each["at"] > approved for each in said)
 
 
 def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:

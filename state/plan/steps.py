@@ -19,6 +19,8 @@ GROWS = (FOR_ROUNDS, FOR_WRITE)
 """Codes with which the only step of a plan stops, at work, so that the plan can grow (Q74)."""
 BLOCKED = "gave_up:blocked"
 """The code of a step whose model says that something blocks it."""
+UNWANTED = "gave_up:replan"
+"""The code of a step whose model says that the plan is wrong there, or no longer wanted."""
 MALFORMED = "malformed"
 """The code of a step that failed only because its model could not put its end into the right form."""
 

@@ -150,7 +150,8 @@ class Settings(Options):
     max_refusals: int = Field(default=3, ge=1, le=10, description="refused goal_checks before a step fails")
     max_parallel: int = Field(default=4, ge=1, le=64, description="the most parallel steps")
     on_failure: Literal["replan", "ask", "deliver"] = Field(
-        default="replan", description="the action after a failed step"
+        default="replan",
+        description="the action after a failed step; one that ends because of a person's words is planned again",
     )
     on_exhausted: AtLimit | None = Field(
         default=None, description="the action at a limit; by default ask, or deliver if `on_question` answers at once"

@@ -259,6 +259,7 @@ async def test_an_answer_that_corrects_an_earlier_one_reopens_what_was_built_on_
     assert [row["tool"] for row in flow.run.receipt["effects"]] == ["send", "send"]
 
 
+LAMP = call("send", text="lamp")
 AGAIN = submit_plan([{"id": "s7", "content": "Write", "depends_on": ["s1"]}])
 OTHER = submit_plan([{"id": "s3", "content": "print it", "depends_on": ["s1"]}])
 
@@ -463,3 +464,48 @@ async def test_a_steered_planner_sees_the_plan_as_it_was_edited() -> None:
     assert run.pending[0]["changes"] == ["step 3 now says: write report.md, bold"]
     assert [step["id"] for step in run.pending[0]["plan"]["steps"]] == ["s1", "s2", "s3"]
     await agent.aclose()
+
+
+@pytest.mark.parametrize("way", ["told", "told between steps", "answered", "rejected"])
+@pytest.mark.parametrize("kind", ["replan", "failed"])
+async def test_words_about_the_work_change_the_plan_where_failures_are_delivered(way: str, kind: Any) -> None:
+    """P17, X15: `on_failure` decides about failures; words since the plan was approved that need another are none."""
+
+    async def tells(messages: Any, tools: Any) -> Any:
+        await agent.tell("t", "The cable too")
+        return LAMP
+
+    first = {"told": tells, "told between steps": tells, "answered": ask_user("More?"), "rejected": LAMP}[way]
+    gives_up = give_up("the cable is wanted too", kind)
+    s1 = [first, finish_step("sent", "s1.1") if way == "told between steps" else gives_up]
+    again = submit_plan([{"id": "s3", "content": "send the cable too"}])
+    execute = {"s1": s1, "s2": [gives_up], "s3": [finish_step("sent", "s3.result")]}
+    steps = [{"content": "send the lamp", "tools": ["send"]}, "look"]
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "plan": [again], "execute": execute}, strict=False)
+    settings = {"on_failure": "deliver", "when_busy": "next_round", "confirm": "never", "approvals": "each"}
+    agent = Agent(model, [send], storage="memory:", settings=settings)
+    run = await agent.start("send me the lamp", thread_id="t")
+    while run.pending:
+        said = {"answered": "The cable too", "rejected": {"type": "reject", "message": "the cable too"}}
+        run = await agent.resume(run, said.get(way, "approve"))
+    assert [row["id"] for row in (run.receipt or {})["steps"] if row["id"] == "s3"] == ["s3"] * (kind == "replan")
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+async def test_a_step_that_nobody_spoke_to_asks_for_no_plan_where_failures_are_delivered(limit: int) -> None:
+    """P17: words before the plan are in it already, and another plan counts against the limit of replans."""
+
+    async def tells(messages: Any, tools: Any) -> Any:
+        if not limit:
+            await agent.tell("t", "The cable too")
+        return call("look", x="here")
+
+    plan, gives_up = submit_plan([{"content": "look"}]), give_up("the site is down", "replan")
+    roles: Any = {"triage": [plan, submit_plan([{"content": "look here"}])], "execute": [tells, gives_up]}
+    settings = {"on_failure": "deliver", "when_busy": "next_round", "confirm": "always", "limits": {"replans": limit}}
+    model = ScriptedModel(roles=roles, strict=False)
+    agent = Agent(model, [look], effects={"look": "read"}, storage="memory:", settings=settings)
+    run = await agent.resume(await agent.start("look", thread_id="t"), "look here instead")
+    run = await agent.resume(run, "yes")
+    assert run.status == "failed"
+    assert [request.role for request in model.requests] == ["triage", "triage", "execute", "execute"]
