@@ -213,12 +213,14 @@ class PlanPause(PermissionPause):
         if answer.kind in ("approve", "edit"):
             plan = self.plan if answer.kind == "approve" else answer.plan
             assert plan is not None
+            more = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
+            granted: Json = {"granted": more} if more else {}
+            row |= {"changes": difference(self.plan, plan, self.spoken)} if answer.kind == "edit" else {}
+            if plan.get("schedule") not in (None, self.plan.get("schedule")):  # `advance` shows it with its times
+                return {"approvals": [row], "plan": plan, **granted}
             before = approval["plan"] if approval else None
             record = {**approval_record(plan, decided.by, {**answer.effects, **self.effects}), "before": before}
             row |= {"approved_revision": plan["revision"]}
-            row |= {"changes": difference(self.plan, plan, self.spoken)} if answer.kind == "edit" else {}
-            more = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
-            granted: Json = {"granted": more} if more else {}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
             return {"approvals": [row], "plan": plan, "approval": record, **granted, **ending}
         if answer.kind == "cancel" or not (approval or answer.text):

@@ -8,7 +8,8 @@ import pytest
 from donewhen import Agent, Executor, Models, StaleAnswer
 from donewhen.agent.run import Run
 from donewhen.graph.pauses.pause import load_pause
-from donewhen.testing import call, submit_plan
+from donewhen.hooks import Hooks, Question, Refuse
+from donewhen.testing import ScriptedModel, call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
 
 
@@ -290,3 +291,33 @@ async def test_a_stale_answer_changes_nothing(where: str) -> None:
     assert caught.value.pending == [waiting.pending[0]["id"]]
     assert (await agent.graph.aget_state(config(waiting.thread_id))).config == before.config
     assert await agent.get(waiting.thread_id) == waiting
+
+
+TIMES = {"every_minutes": 60}
+OFTEN = "steps:\n- content: add the numbers\nschedule:\n  every_minutes: 1\n"
+
+
+@pytest.mark.parametrize("proposed", [None, TIMES])
+@pytest.mark.parametrize("forbidden", [True, False])
+async def test_a_schedule_of_an_edit_is_shown_with_its_times_before_it_is_confirmed(
+    proposed: Any, forbidden: bool
+) -> None:
+    """P18: one that a person types too, so that hooks see every schedule; an edit that keeps it is approved at once."""
+
+    def rare(question: Question) -> Any:
+        times = (question.details["plan"].get("schedule") or {}).get("every_minutes")
+        return Refuse("not so often") if forbidden and times == 1 else None
+
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "add"}], schedule=proposed)]})
+    agent = Agent(model, storage="memory:", hooks=Hooks(before_question=[rare]))
+    run = await agent.resume(await agent.start("Add the numbers", owner="mira"), OFTEN)
+    if forbidden:
+        assert (run.status, (run.outcome or {})["code"], await agent.schedules.list()) == ("failed", "not_asked", [])
+        return
+    assert (run.pending[0]["kind"], len(run.pending[0]["next_runs"])) == ("plan", 3)
+    assert await agent.schedules.list() == []
+    run = await agent.resume(run, "steps:\n- content: add all the numbers\n")
+    assert (run.outcome or {})["code"] == "scheduled"
+    (kept,) = await agent.schedules.list()
+    assert (kept.owner, kept.schedule["every_minutes"]) == ("mira", 1)
+    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["edit", "edit"]
