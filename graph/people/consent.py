@@ -17,6 +17,8 @@ from donewhen.state.plan.planning import finished_rows
 from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
+from donewhen.state.proof.outcome import done_in_steps
+from donewhen.state.proof.receipt import effect_rows
 from donewhen.state.records import Approval, PlanChange, StepChange, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import UNFINISHED, change_status, fresh_record
@@ -37,6 +39,8 @@ class Proposal:
     """True if a person must approve it, under every policy except `never`."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why steps and criteria were dropped."""
+    done: Mapping[str, str] = field(default_factory=dict)
+    """What took effect in steps, by their ids."""
     before: Json | None = None
     """The plan that the person was shown last and spoke about."""
     living: Sequence[Json] = ()
@@ -52,7 +56,8 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     it: only a person can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
-    changes = difference(approval["plan"], plan, language, proposal.reasons, numbered=True) if approval else None
+    why, done = proposal.reasons, proposal.done
+    changes = difference(approval["plan"], plan, language, why, done, numbered=True) if approval else None
     effects, before = plan_effects(plan, deps, settings), approval["plan"] if approval else None
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
@@ -122,7 +127,9 @@ def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings)
     if isinstance(read, list):
         reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)
         return {"plan": approval["plan"]} if approval else {"ending": {"code": "no_plan", "reason": reason}}
-    return propose_plan(Proposal(read, values.get("language", "en"), approval, values.get("granted")), settings, deps)
+    language = values.get("language", "en")
+    done = done_in_steps(effect_rows(values), language)
+    return propose_plan(Proposal(read, language, approval, values.get("granted"), done=done), settings, deps)
 
 
 def activate_plan(values: Mapping[str, Any], at: str) -> Json:

@@ -50,6 +50,8 @@ from donewhen.state.plan.schedule import SCHEDULES
 from donewhen.state.proof.audit import doubts_to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
 from donewhen.state.proof.journal import decision_entries, find_earlier_answer, is_users_word
+from donewhen.state.proof.outcome import done_in_steps
+from donewhen.state.proof.receipt import effect_rows
 from donewhen.state.reading.decisions import ACCEPT, DRAFT, TRIAGE
 from donewhen.state.records import (
     Correction,
@@ -322,6 +324,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
         granted=round.run.get("granted"),
         ask=change["drops_criterion"] or is_about_write(planning),
         reasons=change["dropped"],
+        done=done_in_steps(effect_rows(round.run), language),
         before=shown["pause"]["plan"] if shown else None,
         living=proposed.get("living") or (),
     )

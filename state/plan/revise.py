@@ -189,14 +189,16 @@ def difference(
     plan: Mapping[str, Any],
     language: str = "en",
     reasons: Mapping[str, str] = MappingProxyType({}),
+    done: Mapping[str, str] = MappingProxyType({}),
     *,
     numbered: bool = False,
 ) -> list[str]:
     """Return a line for everything that is new, gone, weaker, granted or reordered; [] if nothing needs consent.
 
     No consent is needed for the words of title and speech, the order of tools, fewer tools, or more criteria.
-    `reasons` say why steps and criteria were dropped, if known. With `numbered`, steps are named by their number, as
-    people see them; those that are gone, by their number in the approved plan. Otherwise they are named by id.
+    `reasons` say why steps and criteria were dropped, if known, `done` what took effect in steps. With `numbered`,
+    steps are named by their number, as people see them; those that are gone, by their number in the approved plan.
+    Otherwise they are named by id.
     """
     names = {**step_numbers(approved), **step_numbers(plan)} if numbered else {}
 
@@ -215,10 +217,9 @@ def difference(
         lines += (
             _describe_changed(old[id], step, partial(speak, id=id)) if id in old else [_describe_added(step, speak)]
         )
-    lines_of_dropped = {
-        id: speak("dropped", id=id, content=step["content"]) for id, step in old.items() if id not in new
-    }
-    lines += [f"{line}{because.get(id, '')}" for id, line in lines_of_dropped.items()]
+    for id in (id for id in old if id not in new):
+        line = speak("ends" if id in done else "dropped", id=id, content=old[id]["content"])
+        lines.append(line + because.get(id, "") + (f" ({done[id]})" if id in done else ""))
     lines += _describe_reordered(approved, plan, old.keys() & new.keys(), speak)
     lines += moved_tools(approved, plan, language)
     if plan.get("schedule") != approved.get("schedule"):

@@ -168,6 +168,7 @@ def unfinished_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
         status = speak(row["status"]) if row["status"] in catalogue("en")["summary"] else row["status"]
         how = speak("replaced" if row["instead"] else "dropped", status=status, steps=", ".join(row["instead"]))
         lines.append(f"- {speak('not_done')} ({how}): {row['content']} — {row['reason']}")
+        lines += done_in_it_lines(receipt.get("effects", ()), row["id"], language)
     return lines
 
 
@@ -179,8 +180,17 @@ def unknown_lines(effects: Sequence[Mapping[str, Any]], language: str) -> list[s
 
 def done_in_it_lines(effects: Sequence[Mapping[str, Any]], step: str, language: str) -> list[str]:
     """Return the line that names what took effect in a step that is not done; [] if nothing did."""
-    done = [_named_call(row) for row in effects if row["ok"] and row["id"].partition(".")[0] == step]
-    return [f"  - {say(language, 'summary', 'done_in_it', calls=', '.join(done))}"] if done else []
+    done = done_in_steps(effects, language).get(step)
+    return [f"  - {done}"] if done else []
+
+
+def done_in_steps(effects: Sequence[Mapping[str, Any]], language: str) -> dict[str, str]:
+    """Return, by step, the text that names what took effect in it."""
+    calls: dict[str, list[str]] = {}
+    for row in effects:
+        if row["ok"]:
+            calls.setdefault(row["id"].partition(".")[0], []).append(_named_call(row))
+    return {step: say(language, "summary", "done_in_it", calls=", ".join(each)) for step, each in calls.items()}
 
 
 def _named_call(row: Mapping[str, Any]) -> str:

@@ -166,6 +166,24 @@ async def at_the_difference(model: ScriptedModel, **settings: Any) -> tuple[Agen
     return agent, run
 
 
+async def test_a_step_that_changed_something_ends_with_what_it_did() -> None:
+    """C04, N16: what took effect stays, so the step is not dropped; neither in the question nor in the answer."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([step("s1", "send both", tools=["send"])])],
+            "plan": [submit_plan([step("s2", "send the other")], drop=[{"what": "s1", "why": "one is out"}])],
+            "execute": {"s1": [call("send", to="ann", text="hi"), give_up("no bob")], "s2": [give_up("no bob")]},
+        },
+        strict=False,
+    )
+    agent = Agent(model, [Outbox().tool()], storage="memory:", settings={"approvals": "plan", "limits": {"replans": 1}})
+    run = await agent.resume(await agent.start("send to both"), "approve")
+    done = 'Already done in it: send({"text":"hi","to":"ann"})'
+    assert run.pending[0]["changes"][-1] == f"step 1 of the earlier plan ends here: send both (one is out) ({done})"
+    run = await agent.resume(run, "approve")
+    assert run.answer.count(f"  - {done}") == 1
+
+
 async def test_only_the_difference_is_asked() -> None:
     """C04, P17: lines for what changed, the whole plan beside it; finished steps stay and do not run again."""
     model = replanned(FAX)
