@@ -48,7 +48,7 @@ EXTRAS = {
 """Extra → the module that it installs, and what it is for."""
 DECLARING = ("effect", "readOnlyHint", "idempotentHint", "destructiveHint")
 """The metadata by which a tool's effect is known."""
-MOST_PATTERNS = 8
+MOST_NAMES = 8
 _FIRST_WORD = re.compile(r"[^_.-]*?(?:[_.-]+|(?<=[a-z])(?=[A-Z])|$)", re.DOTALL)
 TRIAL = "Call the tool report_ready now, without arguments. Do nothing else."
 ONE_REQUEST: dict[str, Any] = {
@@ -165,13 +165,15 @@ def _effects_of(server: str, tools: list[BaseTool]) -> Finding:
     count = f"{len(tools)} tool{'s' * (len(tools) != 1)}"
     if not silent:
         return Finding(f"mcp {server}", "ok", count)
-    begin = Counter(_FIRST_WORD.match(name)[0] for name in silent)  # type: ignore[index]
-    patterns = [f"{word}* ({number})" for word, number in begin.most_common(MOST_PATTERNS) if number > 1]
+    begun = Counter(_FIRST_WORD.match(name)[0] for name in silent)  # type: ignore[index]
+    alone = {_FIRST_WORD.match(name)[0]: name for name in silent}  # type: ignore[index]
+    names = [f"{word}* ({number})" if number > 1 else alone[word] for word, number in begun.most_common(MOST_NAMES)]
     text = (
-        f"{count}; {len(silent)} of them do not say whether they only read. These are not used for planning, and each "
+        f"{count}; {len(silent)} of them do not say whether they only read: {', '.join(names)}"
+        f"{', …' * (len(begun) > MOST_NAMES)}. These are not used for planning, and each call of them counts as a "
+        'change. If NAME only reads, say so in the file: "effects": {"NAME": "read"}'
     )
-    text += f'call of them counts as a change. Say in the file which only read: "effects": {{"{silent[0]}": "read"}}'
-    return Finding(f"mcp {server}", "note", text + (f"; patterns that fit: {', '.join(patterns)}" if patterns else ""))
+    return Finding(f"mcp {server}", "note", text)
 
 
 def _report_ready(**_: Any) -> str:

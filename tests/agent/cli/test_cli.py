@@ -474,7 +474,7 @@ def test_doctor_names_every_extra(shell: Shell) -> None:
 
 
 def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> None:
-    """Q32: two servers at once, one that says nothing of its tools and one that is not there."""
+    """Q32: two servers at once, one that says nothing of its tools and one that is not there. None is proposed as a read."""
     servers = {
         "shop": {"command": sys.executable, "args": [mcp_replies.__file__, "ledger"]},
         "gone": {"command": "/no"},
@@ -483,8 +483,8 @@ def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> N
     result = shell("doctor", "--json", "--mcp", str(tmp_path / "servers.json"))
     assert (findings(result)["mcp shop"], findings(result)["mcp"]) == ("note", "broken")
     told = next(each["text"] for each in one_object(result)["findings"] if each["name"] == "mcp shop")
-    assert "1 of them do not say whether they only read. These are not used for planning" in told
-    assert '"effects": {"pay": "read"}' in told
+    assert "1 of them do not say whether they only read: pay. These are not used for planning" in told
+    assert told.endswith('If NAME only reads, say so in the file: "effects": {"NAME": "read"}')
 
 
 def test_doctor_tries_the_model(shell: Shell) -> None:
