@@ -62,6 +62,15 @@ class AllowList:
         return ", ".join(sorted(self.programs)) + (f"; without asking the user: {self.free}" if self.free else "")
 
     @property
+    def passed(self) -> list[str]:
+        """The variables of our environment that the programs have; PATH with where programs lie elsewhere."""
+        theirs = [
+            f"{name}: {path}" for name, path in self.programs.items() if os.path.dirname(path) not in SYSTEM_FOLDERS
+        ]
+        found = {"PATH": f" ({', '.join(theirs)})"} if theirs else {}
+        return [name + found.get(name, "") for name in self.variables]
+
+    @property
     def free(self) -> str:
         """The command lines that no person has to approve."""
         return ", ".join(shlex.join(line) + (" …" if more else "") for line, more in self.lines)
@@ -90,16 +99,23 @@ def read_allow_list(commands: Sequence[str], env: Sequence[str] = ()) -> AllowLi
     """Return the allowed programs, and the variables that they have of our environment, by their names.
 
     Raises ConfigError for invalid entries, and for a program that is not installed or a variable that is not set.
+    A program is looked for now, in the folders of PATH if `env` names it, then in the system's.
     By default, a person is asked about each call. An entry with arguments allows exactly this call without asking; one
     that ends with `*` allows every call that begins like this, whatever options follow.
     """
     if isinstance(commands, str):
         raise ConfigError(f"commands is a list of programs and command lines, not the text {commands!r}")
+    if isinstance(env, str):
+        raise ConfigError(f"env is a list of names of variables, not the text {env!r}")
+    if unset := [name for name in env if name not in os.environ]:
+        raise ConfigError(f"env: {unset[0]!r} is not set in this environment; give the names of variables that are")
+    variables = {name: os.environ[name] for name in env}
+    passed = [each for each in variables.get("PATH", "").split(os.pathsep) if os.path.isabs(each)]
     programs, lines = dict[str, str](), list[tuple[list[str], bool]]()
     for text in commands:
         program, *arguments = _split_command(text)
         name = os.path.basename(program)
-        programs[name] = _find_executable(program)
+        programs[name] = _find_executable(program, [*passed, *SYSTEM_FOLDERS])
         more = arguments[-1:] == ["*"]
         if arguments == ["*"]:
             raise ConfigError(
@@ -107,11 +123,7 @@ def read_allow_list(commands: Sequence[str], env: Sequence[str] = ()) -> AllowLi
             )
         if arguments:
             lines.append(([name, *arguments[: -1 if more else None]], more))
-    if isinstance(env, str):
-        raise ConfigError(f"env is a list of names of variables, not the text {env!r}")
-    if unset := [name for name in env if name not in os.environ]:
-        raise ConfigError(f"env: {unset[0]!r} is not set in this environment; give the names of variables that are")
-    return AllowList(programs, lines, {name: os.environ[name] for name in env})
+    return AllowList(programs, lines, variables)
 
 
 def _split_command(text: str) -> list[str]:
@@ -298,12 +310,12 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> None:
             selector.unregister(key.fileobj)
 
 
-def _find_executable(name: str) -> str:
-    places = [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in SYSTEM_FOLDERS]
+def _find_executable(name: str, folders: Sequence[str]) -> str:
+    places = [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in folders]
     if not name or (os.sep in name and not os.path.isabs(name)):
         raise ConfigError(f"commands: {name!r} is neither a program name nor an absolute path")
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
             return place
     hint = f", such as {path}" if (path := shutil.which(name)) else ""
-    raise ConfigError(f"commands: no program {name!r} in {', '.join(SYSTEM_FOLDERS)}; give its absolute path{hint}")
+    raise ConfigError(f"commands: no program {name!r} in {', '.join(folders)}; give its absolute path{hint}")

@@ -52,7 +52,8 @@ def workspace_tools(
     all that begin like this, with every option, also those that write files or start programs. Where bubblewrap is
     installed and works, they run in a box: only `root` can be changed, the rest of the file system is read-only, and
     there is no network unless `network`. `box="required"` refuses to go without, "off" uses none. Programs have the
-    system's PATH and a temporary HOME; `env` names the variables that they have of our environment, such as PATH.
+    system's PATH and a temporary HOME; `env` names the variables that they have of our environment, such as PATH, in
+    which `commands` are then looked for first.
 
     The metadata of a tool has its `effect`, `targets` (the arguments that name its object), `check` (True if it is for
     criteria) and `replaces` (a function that returns what a call would replace).
@@ -79,7 +80,7 @@ def workspace_tools(
         run = functools.partial(run_command, allowed=allowed, box=around)
         if "git" not in allowed.programs:
             run = functools.partial(run, repository_programs=())
-        conditions = functools.partial(describe_box, around, [*allowed.variables])
+        conditions = functools.partial(describe_box, around, allowed.passed)
         if allowed.lines:
             succeeds = functools.partial(command_succeeds, allowed=allowed, box=around)
             tools.append(_tool(succeeds, folder, "read", seconds="timeout", check=True, acts_as="run_command"))

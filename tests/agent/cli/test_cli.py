@@ -474,7 +474,9 @@ def test_doctor_names_every_extra(shell: Shell) -> None:
 
 
 def test_doctor_names_tools_without_an_effect(shell: Shell, tmp_path: Path) -> None:
-    """Q32: two servers at once, one that says nothing of its tools and one that is not there. None is proposed as a read."""
+    """Q32: two servers at once, one that says nothing of its tools and one that is not there. No tool is
+    proposed as a read.
+    """
     servers = {
         "shop": {"command": sys.executable, "args": [mcp_replies.__file__, "ledger"]},
         "gone": {"command": "/no"},

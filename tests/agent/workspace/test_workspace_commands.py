@@ -81,6 +81,34 @@ def test_variables_are_passed_by_name(tmp_path: Path, monkeypatch: pytest.Monkey
             workspace_tools(tmp_path, commands=["echo"], env=env)
 
 
+def test_a_program_is_looked_for_in_the_path_that_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An active venv comes first, and its place is named to who is asked; without `env`, PATH decides nothing.
+
+    What stands there later does not take its place, and a relative folder of PATH is none.
+    """
+    (venv := tmp_path / "venv" / "bin").mkdir(parents=True)
+    (work := tmp_path / "work").mkdir()
+    for name in ("ask", "sh"):
+        (venv / name).write_text(f"#!/bin/sh\necho {name} of the venv\n")
+        (venv / name).chmod(0o755)
+    (work / "near").write_text("#!/bin/sh\necho planted\n")
+    (work / "near").chmod(0o755)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", f":.:{tmp_path}/none:{venv}:/usr/bin:/bin")
+    tool = workspace_tools(work, commands=["ask", "sh", "echo"], box="off", env=["PATH"])[-1]
+    monkeypatch.setenv("PATH", f"{work}:/usr/bin:/bin")
+    for name in ("ask", "sh"):
+        assert json.loads(tool.invoke({"command": [name]}))["stdout"] == f"{name} of the venv\n"
+    conditions = (tool.metadata or {})["conditions"]("en")
+    assert f"PATH (ask: {venv}/ask, sh: {venv}/sh)" in conditions, conditions
+    assert run(work, "sh", "-c", "echo real")["stdout"] == "real\n"
+    with pytest.raises(ConfigError, match="no program 'ask' in /usr/local/bin"):
+        workspace_tools(work, commands=["ask"], box="off")
+    monkeypatch.setenv("PATH", f":.:{venv}")
+    with pytest.raises(ConfigError, match=f"no program 'near' in {venv}, /usr/local/bin"):
+        workspace_tools(work, commands=["near"], box="off", env=["PATH"])
+
+
 def test_the_environment_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S2: an allow list, and a HOME that is neither the workspace nor there afterwards."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
