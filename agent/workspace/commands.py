@@ -58,8 +58,8 @@ class AllowList:
     """Those of our environment that the programs have too."""
 
     def describe(self) -> str:
-        """Return what may run, for a model: the programs, and the command lines that no person has to approve."""
-        return ", ".join(sorted(self.programs)) + (f"; without asking the user: {self.free}" if self.free else "")
+        """Return what may run, for a model: the programs, and the command lines allowed in advance."""
+        return ", ".join(sorted(self.programs)) + (f"; allowed in advance: {self.free}" if self.free else "")
 
     @property
     def passed(self) -> list[str]:
@@ -72,7 +72,7 @@ class AllowList:
 
     @property
     def free(self) -> str:
-        """The command lines that no person has to approve."""
+        """The command lines allowed in advance."""
         return ", ".join(shlex.join(line) + (" …" if more else "") for line, more in self.lines)
 
     def asks(self, arguments: Mapping[str, Any]) -> bool:

@@ -377,10 +377,10 @@ async def test_a_question_shows_arguments_as_they_are_written(tmp_path: Path) ->
 def test_a_model_reads_what_it_may_run_and_how_to_say_it(tmp_path: Path) -> None:
     """X05: the lines that nobody is asked about are in the description; a line as one text is corrected."""
     tool = command_tool(tmp_path, "echo hello", "ls")
-    assert "allowed: echo, ls; without asking the user: echo hello. " in tool.description
+    assert "allowed: echo, ls; allowed in advance: echo hello. " in tool.description
     with pytest.raises(ToolException, match=r'Give the command as a list: \["echo", "hello"\]'):
         tool.invoke({"command": ["echo hello"]})
-    with pytest.raises(ToolException, match="allowed are echo, ls; without asking the user: echo hello"):
+    with pytest.raises(ToolException, match="allowed are echo, ls; allowed in advance: echo hello"):
         tool.invoke({"command": ["cat"]})
 
 
