@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from donewhen import ConfigError, Limits, Settings
+from donewhen.agent.cli.result import NOT_OURS
 from donewhen.agent.cli.storage_view import StorageView
 from donewhen.agent.config import Config, read_profile
 from donewhen.agent.request import MISSING
 from donewhen.agent.workspace.data.encoding import encoding_of
 from donewhen.clients import DEMO, KEYS, attachment_block, read_settings
 from donewhen.graph.llm.output import OutputForm
-
-NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from donewhen.types import ThreadInfo
 
 MEMORY = "memory:"
 """The storage that ends with the command."""
+NOT_OURS = "was not started by the command; answer it from the code that started it: agent.submit_answer, agent.resume"
 GENERATED_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """The form of a generated id."""
 GOOD = ("proven", "cited")
@@ -64,11 +65,19 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | Non
     return command_line(storage, "resume", short_id(thread_id), *answer).replace("'…'", '"…"')
 
 
-def resume_command(run: Run, storage: str | None) -> str | None:
+def is_ours(run: Run, info: ThreadInfo) -> bool:
+    """Return whether the command can continue the run: it started the thread, or a queue takes its answers."""
+    return isinstance(info.metadata.get("dir"), str) or (run.status == "waiting" and bool(info.queue))
+
+
+def resume_command(run: Run, storage: str | None, info: ThreadInfo | None = None) -> str | None:
     """Return the command that continues the run; None if nothing is left to do or it is impossible.
 
-    It names the question, so that running it twice cannot answer the next question.
+    It names the question, so that running it twice cannot answer the next question. `info` is the row of a thread that
+    other code may have started.
     """
+    if info and not is_ours(run, info):
+        return None
     if run.status == "running":
         return resume_words(run.thread_id, storage)
     if run.status != "waiting":
@@ -84,31 +93,46 @@ def next_text(terminal: Terminal, key: str, command: str | None) -> str:
     return terminal.say(key, command=command) if command else terminal.say("forgotten")
 
 
-def run_object(run: Run, storage: str | None) -> dict[str, Any]:
-    """Return the run as the object of `--json`."""
+def run_object(run: Run, resume: str | None) -> dict[str, Any]:
+    """Return the run, and the command that continues it, as the object of `--json`."""
     names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
     row = {name: getattr(run, name) for name in names}
     row["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
     row["output"] = run.outcome.get("output") if run.outcome else None
-    return {"schema_version": SCHEMA_VERSION, **row, "resume": resume_command(run, storage)}
+    return {"schema_version": SCHEMA_VERSION, **row, "resume": resume}
 
 
 def report(
-    run: Run, terminal: Terminal, storage: str | None, *, json: bool, quiet: bool = False, shown: str = ""
+    run: Run,
+    terminal: Terminal,
+    storage: str | None,
+    *,
+    json: bool,
+    quiet: bool = False,
+    shown: str = "",
+    info: ThreadInfo | None = None,
 ) -> Exit:
     """Print the final state of a run: the object of --json, its answer, or the question and how to answer.
 
-    `shown` is the part of the answer that the terminal shows already.
+    `shown` is the part of the answer that the terminal shows already; `info` the row of a thread that other code may
+    have started.
     """
+    resume = resume_command(run, storage, info)
     if json:
-        print_json(run_object(run, storage))
+        print_json(run_object(run, resume))
         return STATUSES[run.status]
     if run.answer:
         _write_answer(run.answer, terminal, shown)
     if run.status == "waiting":
-        _report_waiting(run, terminal, storage)
+        _report_waiting(run, terminal)
+        if info and not is_ours(run, info):
+            terminal.line(f"This thread {NOT_OURS}.")
+        else:
+            terminal.line(next_text(terminal, "answer_with", resume), whole=True)
+        if resume and len(run.pending) > 1:
+            terminal.line(terminal.say("answer_other"))
     elif not quiet:
-        _report_end(run, terminal, storage)
+        _report_end(run, terminal, resume)
     return STATUSES[run.status]
 
 
@@ -125,7 +149,7 @@ def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
         terminal.show(AnswerText(rest))
 
 
-def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
+def _report_end(run: Run, terminal: Terminal, resume: str | None) -> None:
     receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
@@ -147,10 +171,10 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     if run.outcome and run.problem:
         terminal.line(shorten(run.problem, 500), "yellow")
     if run.status == "running":
-        terminal.line(next_text(terminal, "go_on_with", resume_command(run, storage)), whole=True)
+        terminal.line(next_text(terminal, "go_on_with", resume), whole=True)
 
 
-def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
+def _report_waiting(run: Run, terminal: Terminal) -> None:
     for pending in run.pending:
         where = f" ({terminal.say('step', step=pending['step'])})" if pending.get("step") else ""
         terminal.line("")
@@ -159,10 +183,6 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         if notice := load_pause(pending).notice:
             terminal.line(notice, "yellow")
     terminal.line("")
-    command = resume_command(run, storage)
-    terminal.line(next_text(terminal, "answer_with", command), whole=True)
-    if command and len(run.pending) > 1:
-        terminal.line(terminal.say("answer_other"))
 
 
 def proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:

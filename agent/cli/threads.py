@@ -15,9 +15,10 @@ from rich.cells import cell_len, set_cell_size
 
 from donewhen import Agent, ConfigError, Run, UnknownThread
 from donewhen.agent.cli.exits import Exit, print_json
-from donewhen.agent.cli.options import NOT_OURS
 from donewhen.agent.cli.result import (
+    NOT_OURS,
     STATUSES,
+    is_ours,
     proof_texts,
     receipt_lines,
     report,
@@ -112,15 +113,14 @@ def show_thread(view: StorageView, thread: str | None, observation: str | None =
 
     conversation, is_held = view.ask(look)
     run = conversation.run
-    if view.json:
-        return view.finish(run_object(run, view.storage))
-    terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
-    ours = isinstance(info.metadata.get("dir"), str) or info.queue
     at_work = is_held and run.status == "running"
-    hint = resume_command(run, view.storage) if ours and not at_work else None
+    hint = None if at_work else resume_command(run, view.storage, info)
+    if view.json:
+        return view.finish(run_object(run, hint))
+    terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
     hint = hint or run_again_words(info, run.status, view.storage)
     _show(conversation, terminal, at_work=at_work, hint=hint)
-    if not ours and run.status in ("waiting", "running") and not at_work:
+    if run.status in ("waiting", "running") and not (at_work or info.queue or is_ours(run, info)):
         terminal.line(f"This thread {NOT_OURS}.")
     return Exit.COMPLETED
 
@@ -277,14 +277,14 @@ def watch_thread(view: StorageView, thread: str, cursor: str | None) -> Exit:
         return await agent.get(info.thread_id)
 
     run = view.ask(follow)
-    return STATUSES[run.status] if view.json else report(run, terminal, view.storage, json=False)
+    return STATUSES[run.status] if view.json else report(run, terminal, view.storage, json=False, info=info)
 
 
 def cancel_thread(view: StorageView, thread: str) -> Exit:
     """End a run, and print its state."""
     info = view.thread(thread)
     run = view.ask(lambda agent: agent.cancel(info.thread_id), tells=True)
-    return view.finish(run_object(run, view.storage), [run.status])
+    return view.finish(run_object(run, resume_command(run, view.storage, info)), [run.status])
 
 
 def undo_thread(view: StorageView, thread: str | None, step: str | None, *, dry_run: bool) -> Exit:

@@ -147,7 +147,7 @@ def test_a_plan_is_drawn_in_words() -> None:
 
 
 async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
-    """L9, L14: `show` names no command that cannot go on; what was cut off is `interrupted` in the list as well."""
+    """L9, L14: `show` and `watch` name no command that cannot go on; what was cut off is `interrupted` in the list."""
     storage = f"sqlite:///{shell.home / 'runs.db'}"
     model = ScriptedModel(roles={"triage": [submit_plan([{"content": "Look"}])]})
     async with Agent(model, storage=storage) as agent:
@@ -161,6 +161,13 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
     assert "donewhen resume" not in shown.stdout
     advice = "answer it from the code that started it: agent.submit_answer, agent.resume."
     assert f"This thread was not started by the command; {advice}" in " ".join(shown.stdout.split())
+    assert (
+        json.loads((await asyncio.to_thread(shell, "show", "code", "--json", "--storage", storage)).stdout)["resume"]
+        is None
+    )
+    watched = await asyncio.to_thread(shell, "watch", "code", "--storage", storage)
+    assert "donewhen resume" not in watched.stderr
+    assert f"This thread was not started by the command; {advice}" in " ".join(watched.stderr.split())
     resumed = await asyncio.to_thread(shell, "resume", "code", "--approve", "--storage", storage)
     assert resumed.stderr.splitlines()[-1].startswith("donewhen: thread code was not started by the command")
     priced = await asyncio.to_thread(shell, "show", "priced", "--storage", storage)
