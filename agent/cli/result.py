@@ -220,9 +220,9 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         if details:
             yield from _detail_lines(row, terminal)
     for row in receipt.get("effects", ()) if details else ():
-        yield _effect_line(row, terminal)
+        yield effect_line(row, terminal)
     for row in receipt.get("earlier", ()) if details else ():
-        text, style = _effect_line(row, terminal)
+        text, style = effect_line(row, terminal)
         yield f"{text} ({terminal.texts('page')['earlier']})", style
     for row in receipt.get("approvals", ()) if details else ():
         if row["kind"] == "effect":
@@ -233,7 +233,7 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         yield from _audit_lines(receipt["audit"], terminal)
 
 
-def _effect_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
+def effect_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
     """Return a call with effects: what became of it, who or what says so, and where its arguments come from."""
     words = terminal.texts("page")
     result = row.get("result") or ("unknown" if row.get("unknown") else "done" if row["ok"] else "failed")

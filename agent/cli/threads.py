@@ -18,6 +18,7 @@ from donewhen.agent.cli.exits import Exit, print_json
 from donewhen.agent.cli.result import (
     NOT_OURS,
     STATUSES,
+    effect_line,
     is_ours,
     proof_texts,
     receipt_lines,
@@ -116,7 +117,9 @@ def show_thread(view: StorageView, thread: str | None, observation: str | None =
     at_work = is_held and run.status == "running"
     hint = None if at_work else resume_command(run, view.storage, info)
     if view.json:
-        return view.finish(run_object(run, hint))
+        steps = {id: {"status": step["status"], "reason": step["reason"]} for id, step in run.steps.items()}
+        so_far = {} if run.receipt else {"steps": steps, "observations": conversation.observations}
+        return view.finish({**run_object(run, hint), **so_far})
     terminal = open_terminal(plain=view.config.plain, stream=sys.stdout, language=run.language)
     hint = hint or run_again_words(info, run.status, view.storage)
     _show(conversation, terminal, at_work=at_work, hint=hint)
@@ -185,15 +188,25 @@ def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
     progress = Progress()
     progress.take(run)
     for id, row in progress.rows.items():
-        yield f"{terminal.mark(row.status)} {id} {row.content}", ""
+        why = f" ({shorten(row.reason, 200)})" if row.reason and row.status != "done" else ""
+        yield f"{terminal.mark(row.status)} {id} {row.content}{why}", ""
 
 
 def _failures(conversation: Conversation, terminal: Terminal) -> Iterator[tuple[str, str]]:
-    """Yield the last lines of the last call of each step that is not done, if that failed."""
-    last = {entry["step"]: entry for entry in conversation.observations if entry["source"] == "tool"}
-    for entry in last.values():
+    """Yield the last lines of the last call of each step that is not done, if that failed.
+
+    As long as there is no receipt, also all calls that changed something, or were to do so.
+    """
+    calls = [entry for entry in conversation.observations if entry["source"] == "tool"]
+    last = {entry["step"]: entry["id"] for entry in calls}
+    for entry in calls:
         record: Mapping[str, Any] = conversation.run.steps.get(entry["step"], {})
-        if record.get("status") != "done" and is_failure(entry) and not entry.get("unknown"):
+        is_last = last[entry["step"]] == entry["id"] and record.get("status") != "done"
+        if not conversation.run.receipt and entry["effect"] != "read" and not (is_last and is_failure(entry)):
+            ok, result = not is_failure(entry), None if entry.get("made", True) else "refused"
+            row = {**entry, "ok": ok, "result": result, "why": "" if ok else entry["text"]}
+            yield effect_line(row, terminal)
+        if is_last and is_failure(entry) and not entry.get("unknown"):
             call = f"[{entry['id']}] {terminal.shorten(call_text(entry), 100)} {terminal.marks['arrow']} "
             lines = closing_lines(entry["text"])
             yield f"    {call}{failure_text(entry, terminal) or terminal.shorten(entry['text'], 200)}", "yellow"

@@ -24,9 +24,11 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.thread_rows import update_row
 from donewhen.graph.pauses.pause import load_pause
+from donewhen.hooks import Hooks, Refuse
 from donewhen.state.language.texts import LANGUAGES
 from donewhen.state.records import Mode, ModeChooser
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from donewhen.workspace import workspace_tools
 from tests.kit.screens.shell import Exit, Shell, scripted
 from tests.kit.screens.terminal import COMMAND, SECONDS, Session, environment, piped, screen, written
 
@@ -180,6 +182,28 @@ async def test_a_thread_of_other_code_is_said_to_be_that(shell: Shell) -> None:
     }
     cut_off = await asyncio.to_thread(shell, "threads", "--status", "interrupted", "--storage", storage)
     assert [line.split()[0] for line in cut_off.stdout.splitlines()] == ["left"]
+
+
+async def test_a_run_that_waits_shows_what_was_changed_and_refused(shell: Shell, tmp_path: Path) -> None:
+    """L9: who answers after a failure sees what became of each write before, and why the step failed."""
+    for name in "ac":
+        (tmp_path / f"{name}.txt").write_text("x")
+    moves = [call("move_file", source=f"{a}.txt", destination=f"{b}.txt") for a, b in ("ab", "cd")]
+    plan = submit_plan([{"content": "Move them", "tools": ["move_file"]}])
+    work = [*moves, call("list_files"), give_up("it has to stay", "replan")]
+    model = ScriptedModel(roles={"triage": [plan], "draft": [plan, plan], "execute": work}, strict=False)
+    hooks = Hooks(before_call=[lambda made: Refuse("audit") if made.arguments.get("source") == "a.txt" else None])
+    storage, settings = f"sqlite:///{shell.home / 'runs.db'}", {"confirm": "never"}
+    async with Agent(model, workspace_tools(tmp_path), storage=storage, hooks=hooks, settings=settings) as agent:
+        assert (await agent.start("Move a.txt to b.txt and c.txt to d.txt", thread_id="moves")).status == "waiting"
+    shown = (await asyncio.to_thread(shell, "show", "moves", "--storage", storage)).stdout
+    assert "✗ s1 Move them (it has to stay)" in shown
+    assert '[s1.1] move_file(source="a.txt", destination="b.txt") → refused: Not run: a policy refuses it' in shown
+    assert '[s1.2] move_file(source="c.txt", destination="d.txt") → done' in shown
+    assert "list_files" not in shown
+    row = json.loads((await asyncio.to_thread(shell, "show", "moves", "--json", "--storage", storage)).stdout)
+    assert row["steps"] == {"s1": {"status": "failed", "reason": "it has to stay"}}
+    assert {each["id"]: each["ok"] for each in row["observations"]} == {"s1.1": False, "s1.2": True, "s1.3": True}
 
 
 async def test_a_filter_comes_before_the_limit_of_a_list(shell: Shell) -> None:
