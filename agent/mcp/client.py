@@ -377,7 +377,8 @@ class _Server:
     def fix_arguments(self, fixed_arguments: Mapping[str, Mapping[str, Any]]) -> None:
         """Read which arguments of its tools are fixed. Raises ConfigError for one that a tool does not have."""
         self._fixed, names = {}, [tool.name for tool in self.listed]
-        if unknown := [each for each in (*self._effects, *self._own_arguments) if not fits_any(each, names)]:
+        unknown = [each for each in (*self._effects, *self._own_arguments) if not fits_any(each, names)]
+        if unknown and self._client:  # nobody knows the tools of a server that did not start
             log.warning("the configuration of the MCP server %r names %r, which fits no tool", self.name, unknown[0])
         for pattern, fixed in [*fixed_arguments.items(), *self._own_arguments.items()]:
             for tool in self.listed:

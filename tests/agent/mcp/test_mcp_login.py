@@ -140,6 +140,19 @@ async def test_a_token_that_the_server_rejects_is_not_asked_for_again() -> None:
             assert "4Hk8nB" not in str(caught.value)
 
 
+async def test_effects_of_a_server_that_did_not_start_are_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    """N42: only what a server lists says whether a pattern fits a tool."""
+    async with guarded() as (url, _, _):
+        far: dict[str, Any] = {"url": url, "effects": {"pri*": "read", "cost*": "read"}}
+        async with McpServers({"far": far}, start_seconds=10, optional=True) as servers:
+            assert "demands a login (401)" in servers.missing[0]
+        assert "fits no tool" not in caplog.text
+        given = {**far, "headers": {"Authorization": f"Bearer {TOKEN}"}}
+        async with McpServers({"far": given}, start_seconds=10, optional=True) as servers:
+            assert servers.missing == []
+        assert "the MCP server 'far' names 'cost*', which fits no tool" in caplog.text
+
+
 def test_what_cannot_be_a_login_is_named() -> None:
     """N32: what is missing, and where a token or a person's login goes."""
     with pytest.raises(ConfigError, match="has client_id, client_secret, issuer and perhaps scope; a fixed token"):
