@@ -598,8 +598,12 @@ class Agent:
         filters: Json = {"owner": owner, "status": states, "before": until, "prefix": prefix}
         return await list_threads(self.storage, limit, **filters, cursor=cursor)
 
-    async def pending(self, *, owner: str | None = None, limit: int = 1000, cursor: str | None = None) -> Page[Json]:
+    async def pending(
+        self, *, owner: str | None = None, prefix: str = "", limit: int = 1000, cursor: str | None = None
+    ) -> Page[Json]:
         """Return at most `limit` open questions of all threads, or of an owner's, the oldest first.
+
+        `prefix`: only those of threads whose ids begin with it, such as the goals of a batch.
 
         Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`, `asked_at`,
         and its `text`: all that a person reads, as the stream and the page show it; of a form also its `schema`; of a
@@ -610,7 +614,7 @@ class Agent:
         """
         await self._runner.settle_all()
         async with self.storage.reader() as (_, store):
-            return await list_pending(store, limit, owner=owner, cursor=cursor)
+            return await list_pending(store, limit, owner=owner, prefix=prefix, cursor=cursor)
 
     async def status(self) -> StorageStatus:
         """Return the number of `threads` by status, the number waiting in each of the `queues`, the living `workers`

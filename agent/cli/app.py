@@ -563,13 +563,14 @@ def status(storage: StorageUrl = None, json: AsJson = False) -> None:
 @app.command()
 def pending(
     owner: Annotated[str | None, typer.Option(help="Only threads of this owner.")] = None,
+    prefix: Annotated[str, typer.Option(help="Only threads whose ids begin so, such as those of a batch.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="The most questions to list.")] = 1000,
     cursor: Annotated[str | None, typer.Option(help="Where to continue; printed if there are more.")] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
     """List the open questions of all threads, the oldest first."""
-    at(storage, json, lambda view: _threads.show_pending(view, owner, limit, cursor))
+    at(storage, json, lambda view: _threads.show_pending(view, owner, prefix, limit, cursor))
 
 
 @app.command()

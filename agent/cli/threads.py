@@ -256,9 +256,10 @@ def show_budgets(view: StorageView, day: str | None) -> Exit:
     return view.finish({"budgets": rows}, lines, "Nothing was spent on that day by agents with budgets.")
 
 
-def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str | None) -> Exit:
+def show_pending(view: StorageView, owner: str | None, prefix: str, limit: int, cursor: str | None) -> Exit:
     """Print the open questions of all threads, and how to see more."""
-    rows = view.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page[Any]()
+    more: Any = {"owner": owner, "prefix": prefix, "limit": limit, "cursor": cursor}
+    rows = view.look(lambda agent: agent.pending(**more)) or Page[Any]()
     lines = []
     for row in rows:
         since, who = view.time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
@@ -270,7 +271,7 @@ def show_pending(view: StorageView, owner: str | None, limit: int, cursor: str |
     for thread, problem in rows.damaged.items() if not view.json else ():
         print(f"Thread {clean(short_id(thread))} waits, and {problem}", file=sys.stderr)
     if rows.cursor and not view.json:
-        options = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor}
+        options = {"--owner": owner, "--prefix": prefix, "--limit": str(limit), "--cursor": rows.cursor}
         print(f"More questions wait: {_command('pending', view, options)}", file=sys.stderr)
     return ended
 

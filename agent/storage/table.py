@@ -220,21 +220,20 @@ class ThreadTable:
         return [row[0] for row in rows]
 
     async def find_waiting(
-        self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
+        self, limit: int, *, owner: str | None = None, prefix: str = "", after: tuple[str, str] | None = None
     ) -> list[tuple[str, Json]]:
         """Return threads with open questions, in the order of the oldest of these; `after` is `(asked, thread)`.
 
         Some are queued with an answer to another question. A row that cannot be read has the status DAMAGED.
         """
-        where, values = ["asked > ''"], list[Any]()
-        if owner is not None:
-            where, values = [*where, "owner = ?"], [owner]
+        where, values = _where((), owner, prefix=prefix)
+        where = f"{where or ' WHERE'}{' AND' if where else ''} asked > ''"
         if after is not None:
-            where, values = [*where, "(asked, thread_id) > (?, ?)"], [*values, *after]
-        each = f"{_SELECT} WHERE {' AND '.join(where)} AND status = '{{}}' ORDER BY asked, thread_id LIMIT ?"
+            where, values = f"{where} AND (asked, thread_id) > (?, ?)", [*values, *after]
         rows = list[tuple[Any, ...]]()
         for status in ("waiting", "queued"):
-            rows += await self.store.read_rows(each.format(status), [*values, limit])
+            each = f"{_SELECT}{where} AND status = '{status}' ORDER BY asked, thread_id LIMIT ?"
+            rows += await self.store.read_rows(each, [*values, limit])
         asked = 1 + COLUMNS.index("asked")
         rows = sorted(rows, key=lambda row: (row[asked], row[0]))[:limit]
         return [self._read_listed(row) for row in rows]

@@ -552,7 +552,7 @@ class Page(list[Row]):
 
 
 async def list_pending(
-    store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None
+    store: ThreadStore, limit: int, *, owner: str | None = None, prefix: str = "", cursor: str | None = None
 ) -> Page[Json]:
     """Return about `limit` open questions, all of each thread, oldest first.
 
@@ -560,10 +560,10 @@ async def list_pending(
     """
     if limit < 1:
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
-    _check_filters(owner=owner)
+    _check_filters(owner=owner, prefix=prefix)
     page, after, most = Page[Json](), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
     while True:
-        rows = await store.threads.find_waiting(most, owner=owner, after=after)
+        rows = await store.threads.find_waiting(most, owner=owner, prefix=prefix, after=after)
         for thread_id, row in rows:
             if row["status"] == DAMAGED:
                 page.damaged = {**page.damaged, thread_id: row["problem"]}

@@ -276,6 +276,13 @@ def test_what_waits_is_listed_with_its_goal_and_shown_without_an_id(shell: Shell
     start(shell, "second")
     assert [GOAL in line for line in shell("pending").stdout.splitlines()] == [True, True]
     assert json.loads(shell("show", "--json").stdout)["thread_id"] == "second"
+    some = shell("pending", "--prefix", "fir", "--json")
+    assert [row["thread_id"] for row in json.loads(some.stdout)["pending"]] == ["first"]
+    start(shell, "fir2")
+    assert (
+        "More questions wait: donewhen pending --prefix fir --limit 1"
+        in shell("pending", "--prefix", "fir", "--limit", "1").stderr
+    )
 
 
 def test_the_command_says_which_calls_ask(shell: Shell) -> None:
