@@ -385,7 +385,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     if not others and reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
     tool = context.tools[call["name"]]
-    conditions = tool.conditions(state["language"])
+    conditions = tool.conditions(state["language"], call["args"])
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
     waiting = approval_pause(
         [call, *others], state, reason, traces, go.question, conditions, numbers, _failed_before(call, context)

@@ -118,7 +118,7 @@ def approval_pause(
 ) -> ToolPause:
     """Return the pause that asks to approve the first call together with the others.
 
-    `hook_question` is what a hook asks about it, `conditions` what its tool says about all its calls. `numbers` names,
+    `hook_question` is what a hook asks about it, `conditions` what its tool says about it. `numbers` names,
     by tool, the arguments whose sums are shown above the list of a program's calls. `failed` says that an equal
     call was made before and failed.
     """
@@ -128,8 +128,9 @@ def approval_pause(
     why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
         why += f"\n{_sources_text(traced, state)}"
-    asked = (_permission_question(call["name"], state), why, hook_question, conditions, failed)
-    question = " ".join(part for part in asked if part)
+    asked = ((_permission_question(call["name"], state), why), (hook_question,), (conditions, failed))
+    parts = (" ".join(filter(None, each)) for each in asked)
+    question = ("\n" if hook_question else " ").join(filter(None, parts))
     if others:
         lines = "\n".join(f"- {_describe_call(other, traces, state)}" for other in others)
         heading = speak("batch")

@@ -253,14 +253,17 @@ class KnownTool:
             return "by_targets"
         return "ask" if asks else "free"
 
-    def conditions(self, language: str) -> str:
-        """Return what people should know about every call of the tool, such as what it can reach; "" if nothing.
+    def conditions(self, language: str, arguments: Mapping[str, Any]) -> str:
+        """Return what people should know about a call of the tool, such as what it can reach; "" if nothing.
 
-        `metadata["conditions"]` is a function of the language that returns it. One that raises says nothing.
+        `metadata["conditions"]` is a function of the language, and of `arguments` if it accepts them, that returns it.
+        One that raises says nothing.
         """
         describe, described = (self.tool.metadata or {}).get("conditions"), ""
         with suppress(Exception):
-            described = str(describe(language)) if describe else ""
+            takes = describe and "arguments" in inspect.signature(describe).parameters
+            more = {"arguments": copy.deepcopy(dict(arguments))} if takes else {}
+            described = str(describe(language, **more)) if describe else ""
         server = say(language, "call", "server", server=self.server) if self.server else ""
         return " ".join(filter(None, (described, server)))
 

@@ -20,6 +20,7 @@ from donewhen.agent.openapi.tools import MOST_BYTES
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.errors import ToolMissing
 from donewhen.graph.tools.call import seconds_for
+from donewhen.hooks import Ask, Hooks
 from donewhen.openapi import ApiError, openapi_tools
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 from tests.kit.flows import one_step
@@ -777,9 +778,7 @@ async def test_people_see_what_a_change_replaces() -> None:
         run = await agent.resume(run, "approve")
         assert "-Crash" in run.pending[0]["diffs"]["title"]
         assert "+Crash at start" in run.pending[0]["diffs"]["title"]
-        shown = (
-            f"`PATCH {server.url}/repos/{{owner}}/{{repo}}/issues/{{number}}`. It is a tool of the server {server.url}."
-        )
+        shown = f"`PATCH {server.url}{ISSUE}` (body: title). It is a tool of the server {server.url}."
         assert shown in run.pending[0]["question"]
 
 
@@ -862,7 +861,7 @@ async def test_people_see_what_a_deletion_takes_away() -> None:
         agent = Agent(model, openapi_tools(ISSUES, base_url=server.url), storage="memory:", settings=settings)
         run = await agent.start("Delete issues 7 and 8 of ann/app")
         text = run.pending[0]["text"]
-        assert f"`DELETE {server.url}/repos/{{owner}}/{{repo}}/issues/{{number}}`" in text
+        assert f"`DELETE {server.url}{ISSUE}`" in text
         assert '- "title": "Crash"\n' in text
         run = await agent.resume(run, "approve")
         assert '- "title": "Slow"\n' in run.pending[0]["text"]
@@ -902,6 +901,17 @@ async def test_what_goes_away_is_cut_for_people_and_known_as_a_whole(name: str) 
         (rows["/things/1"] if name == "set" else rows["/things/1"]["rows"])[-1] = "somebody's"
         await agent.resume(run, "approve")
         assert server.changes == []
+
+
+async def test_a_question_fills_in_the_request_and_ends_the_words_of_a_hook() -> None:
+    """V12: each call asked about shows its own request, on a line that does not run on what a hook asks."""
+    with ApiServer(objects={ISSUE: {"title": "Crash"}}) as server:
+        delete = call("issues_delete", owner="ann", repo="app", number=7)
+        model = one_step([delete, give_up("no")], content="Delete 7 of ann/app", tools=["issues_delete"])
+        hooks = Hooks(before_call=[lambda _: Ask("Is it gone")])
+        agent = Agent(model, openapi_tools(ISSUES, base_url=server.url), storage="memory:", hooks=hooks)
+        run = await agent.start("Delete issue 7 of ann/app", settings={"confirm": "never"})
+        assert f"\nIs it gone\n`DELETE {server.url}{ISSUE}`. It is a tool" in run.pending[0]["text"]
 
 
 @pytest.mark.parametrize(

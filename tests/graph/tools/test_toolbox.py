@@ -233,7 +233,7 @@ def test_a_function_of_a_tool_that_raises_says_nothing() -> None:
         raise KeyError("to_account")
 
     known = Toolbox([described("pay", an_object(), identity=wrong, conditions=wrong)])["pay"]
-    assert (known.origin({}), known.conditions("en")) == ({"identity": []}, "")
+    assert (known.origin({}), known.conditions("en", {})) == ({"identity": []}, "")
 
 
 def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
