@@ -139,7 +139,7 @@ async def test_where_arguments_come_from_stands_beside_them() -> None:
         await tab.wait_for_selector(".receipt")
         await tab.click(".receipt > summary")
         await tab.locator(".receipt .evidence", has_text="pay").last.click()
-        await playwright.expect(tab.locator("dialog .source")).to_have_text(["← a call that you approved"] * 3)
+        await playwright.expect(tab.locator("dialog .source")).to_have_text(["← a call that was approved"] * 3)
 
 
 async def test_the_calls_of_a_program_are_approved_as_one_list() -> None:
