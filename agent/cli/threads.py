@@ -263,6 +263,7 @@ def show_pending(view: StorageView, owner: str | None, prefix: str, limit: int, 
     lines = []
     for row in rows:
         since, who = view.time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
+        who += f"  for {row['answered_by']}" if row.get("answered_by") else ""
         thread = clean(short_id(row["thread_id"]))
         question, goal = shorten(row["question"], 80), shorten(row["goal"], 50)
         lines.append(f"{thread}  {row['kind']:8}  {since}{who}  {'  –  '.join(filter(None, (goal, question)))}")

@@ -324,15 +324,18 @@ async def show_asked(store: ThreadStore, thread_id: str, row: Json) -> Json:
     if not any(pause.get("answered_by") for pause in pending):
         return row
     said = await read_interjections(store, thread_id, "")
-    return {**row, "pending": [{**pause, "text": _with_words(pause, said)} for pause in pending]}
+    return {**row, "pending": [_with_words(pause, said) for pause in pending]}
 
 
-def _with_words(pause: Json, said: Sequence[Json]) -> str:
-    """Return the text of a question in a row, with what others have said since behind what is noted first."""
+def _with_words(pause: Json, said: Sequence[Json]) -> Json:
+    """Return a question in a row with what others have said since, which its text has behind what is noted first."""
+    if not (since := map_texts(said_since(pause, said), conceal)):
+        return pause
     language, text = pause.get("language") or "en", str(pause["text"])
-    since = [row for row in said_since(pause, said) if conceal(meanwhile_text([row], language)) not in text]
+    new = [row for row in since if meanwhile_text([row], language) not in text]
     noted, gap, asked = text.partition("\n\n")  # a row of an older version has the words already
-    return _cut(f"{noted} {conceal(meanwhile_text(since, language))}{gap}{asked}", TEXT_CHARS) if since else text
+    text = _cut(f"{noted} {meanwhile_text(new, language)}{gap}{asked}", TEXT_CHARS) if new else text
+    return {**pause, "text": text, "meanwhile": since}
 
 
 def _short_arguments(arguments: Json) -> Json:

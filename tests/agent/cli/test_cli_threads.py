@@ -305,6 +305,7 @@ def test_who_answers_is_said_and_only_who_is_asked_approves(shell: Shell) -> Non
     begun = shell("run", GOAL, "--dir", str(shell.work), "--thread", "t", *asked)
     assert "waits for an answer from: operator" in begun.stdout + begun.stderr
     assert "--approve --by operator" in begun.stdout + begun.stderr
+    assert "  for operator  " in shell("pending").stdout
     for by in ([], ["--by", "mira"]):
         refused = shell("resume", "t", "--approve", *by)
         assert refused.exit_code == Exit.WAITING

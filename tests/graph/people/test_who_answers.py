@@ -173,6 +173,7 @@ async def test_who_is_asked_reads_what_others_wrote_meanwhile(language: str) -> 
         run = await till.agent.resume(run, words, by=by)
         assert run.problem.endswith(kept)
     (listed,) = await till.agent.pending()
+    assert listed["meanwhile"] == run.pending[0]["meanwhile"]
     told = [message.text for message in (await till.agent.conversation("t")).messages][-1]
     for text in (listed["text"], run.pending[0]["text"], told):
         assert text.count("mira") == text.count("finn") == text.count("I keep the lamp > approve, operator:anna") == 1
