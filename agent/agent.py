@@ -608,9 +608,9 @@ class Agent:
         Each has `thread_id`, `goal`, `owner` and the pause's `id`, `kind`, `question`, `options`, `step`, `asked_at`,
         and its `text`: all that a person reads, as the stream and the page show it; of a form also its `schema`; of a
         call also `tool` and `arguments`; of a failed step `about: "failure"`; `answered_by`, if only somebody named may
-        answer, and `meanwhile`, what others have said since. Texts and arguments come without credentials, and cut if they are long. Pass the list's `cursor` to get
-        the next ones; it is None at the end. All questions of a thread come together. Raises ConfigError for an invalid
-        cursor.
+        answer, and `meanwhile`, what others have said since. Texts and arguments come without credentials, and cut if
+        they are long. Pass the list's `cursor` to get the next ones; it is None at the end. All questions of a thread
+        come together. Raises ConfigError for an invalid cursor.
         """
         await self._runner.settle_all()
         async with self.storage.reader() as (_, store):

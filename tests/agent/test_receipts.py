@@ -1,6 +1,7 @@
 """Receipts that travel: every byte and every line that is changed, dropped or moved is found, without a database."""
 
 import asyncio
+import hashlib
 import json
 import os
 import subprocess
@@ -313,6 +314,22 @@ def test_another_program_checks_it_by_the_page(shell: Shell, tmp_path: Path) -> 
     assert (checked.exit_code, checked.stderr) == (1, "")
     assert "was changed" in checked.stdout
     assert "was changed" in subprocess.run(example, capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.parametrize("number", [5.055e-06, 1.5e-07, 0.5, 40.0, 1e22])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_example_prints_numbers_as_receipts_do(number: float, indent: int | None, tmp_path: Path) -> None:
+    """A cost of 0.000005 dollars is no change of the receipt, in any layout."""
+    body = {"spent": {"cost_usd": number}, "names": ["ü\u2028", None, True, -3]}
+    line: dict[str, Any] = {"n": 1, "kind": "run", "body": body}
+    first = hashlib.sha256(b"donewhen-receipt/1").hexdigest()
+    line["hash"] = hashlib.sha256(f"{first}\n".encode() + canonical(line)).hexdigest()
+    whole = {"lines": [line], "end": {"lines": 1, "hash": line["hash"]}}
+    text = canonical(whole).decode()
+    text = json.dumps(json.loads(text), indent=indent) if indent else text
+    (tmp_path / "receipt.json").write_text(text, encoding="utf-8")
+    example = [sys.executable, str(ROOT / "examples" / "check_receipt.py"), str(tmp_path / "receipt.json")]
+    assert "as they were written" in subprocess.run(example, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_key_that_is_none_is_said(tmp_path: Path) -> None:
