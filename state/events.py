@@ -26,7 +26,7 @@ class Placed(TypedDict):
 
 
 class Started(Placed):
-    """The first event of every stream."""
+    """The first event of each stream of an agent; streams of its graph have none."""
 
     type: Literal["started"]
     goal: str
