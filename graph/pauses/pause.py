@@ -203,8 +203,9 @@ class OpenPause(BaseModel):
         )
 
     def short_form(self) -> Json:
-        """Return the fields that a list of the other open pauses shows."""
-        return {key: getattr(self, key) for key in (*OTHER_KEYS, *(["problem"] if self.problem else []))}
+        """Return the fields that a list of the other open pauses needs."""
+        given = [key for key in ("problem", "answered_by") if getattr(self, key)]
+        return {key: getattr(self, key) for key in (*OTHER_KEYS, *given)}
 
     # --- its texts
 
@@ -258,11 +259,14 @@ class OpenPause(BaseModel):
         return self.message_text(whole=whole)
 
     def with_problem(self, text: str) -> str:
-        """Return a text between what is wrong with the last answer, or who is asked, and the other open questions."""
+        """Return a text between what is wrong with the last answer, or who is asked, and the other open questions.
+
+        Those that are for somebody else are left out: whoever reads this cannot answer them.
+        """
         parts = [f"> {self.notice}" if self.notice else "", text]
-        if self.others:
-            lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in self.others]
-            wrong = [f" ({each['problem']})" if each.get("problem") else "" for each in self.others]
+        if others := [other for other in self.others if other.get("answered_by") in (None, "", self.answered_by)]:
+            lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]
+            wrong = [f" ({each['problem']})" if each.get("problem") else "" for each in others]
             lines = [line + problem for line, problem in zip(lines, wrong, strict=True)]
             parts.append(say(self.spoken, "ask", "others") + "\n\n" + "\n".join(lines))
         return "\n\n".join(filter(None, parts))

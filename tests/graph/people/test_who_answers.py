@@ -394,6 +394,7 @@ async def test_two_questions_in_one_thread_are_for_two() -> None:
     run = await till.asks()
     for_whom = {pause["answered_by"]: pause["id"] for pause in run.pending}
     assert [*for_whom] == ["operator", "finance"]
+    assert for_whom["finance"] not in run.pending[0]["text"]
     both = dict.fromkeys(for_whom.values(), "approve")
     run = await till.agent.resume("t", both, by="operator:anna")
     assert (till.paid, [pause["answered_by"] for pause in run.pending]) == ([400], ["finance"])
