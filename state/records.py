@@ -458,6 +458,8 @@ class Agreed(TypedDict):
     """What a hook asked about it, as they read it; "" if none did."""
     name: str
     """Which person; "" if they are not known."""
+    answered_by: NotRequired[str]
+    """Whom alone a hook asked; "" if no hook did, or anybody."""
     times: NotRequired[int]
     """To how many questions of hooks people agreed about the call with these arguments; 0 if missing."""
 

@@ -19,7 +19,7 @@ from donewhen.state.people.answers import (
 )
 from donewhen.state.people.payload import arguments_text, call_text
 from donewhen.state.proof.journal import call_key, canonical_json
-from donewhen.state.records import Call, Decided, Known, StepChange, decision_on
+from donewhen.state.records import Agreed, Call, Decided, Known, StepChange, decision_on
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 from donewhen.state.values import json_problem, same_json
@@ -176,7 +176,8 @@ class ToolPause(PermissionPause, CallPause):
             ruling = {"kind": "approved", "by": decided.by}
             before = first.get("agreed", {}).get("times", 0)
             times = before + bool(self.hook) if answer.kind == "approve" else 0
-            first = {**first, "agreed": {"question": self.hook, "name": decided.name, "times": times}}
+            agreed: Agreed = {"question": self.hook, "name": decided.name, "times": times}
+            first = {**first, "agreed": {**agreed, "answered_by": self.answered_by if self.hook else ""}}
             if times >= MOST_AGREED:
                 change["asked_often"] = {**record["asked_often"], call_key(first["name"], first["args"]): self.hook}
         if answer.kind == "edit":

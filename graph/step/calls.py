@@ -435,7 +435,8 @@ class StepCalls(Calls[Step], StepContext):
             return why.change
         if not isinstance(why, UnknownEffect):
             return {"status": "waiting", "waiting": relay_pause(call, why, self.state).dump()}
-        change: StepChange = {"status": "waiting", "waiting": unknown_effect_pause(call, self.state, why).dump()}
+        waiting = unknown_effect_pause(call, self.state, why, self.settings).dump()
+        change: StepChange = {"status": "waiting", "waiting": waiting}
         if refusal := await self._refusal_to_ask(change):
             return {"status": "failed", "code": "not_asked", "reason": refusal}
         return change

@@ -170,15 +170,21 @@ def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
     return question_pause(state, question, ask["options"], relayed=True, **form)
 
 
-def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect) -> EffectPause:
-    """Return the pause that asks people whether a write took effect."""
+def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect, settings: Settings) -> EffectPause:
+    """Return the pause that asks people whether a write took effect.
+
+    Their answer may let the call be made again. So it is for whom a hook asked about the call, else for whom the
+    settings name for these questions, or at least for calls.
+    """
     language, arguments = state["language"], conceal_json(unknown.arguments or call["args"])
     labels = "effect" if unknown.why == "unsure" else "once_more"
     happened, not_happened, _ = option_texts(language, labels)
     parts = {"call": f"{call['name']}({canonical_json(arguments)[:500]})", "step": unknown.step or "?"}
     question = say(language, "call", unknown.why, **parts, happened=happened, not_happened=not_happened)
     fields: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
-    options = option_texts("en", labels)
+    options, named = option_texts("en", labels), settings.answered_by
+    audience = call.get("agreed", {}).get("answered_by") or named.get("effect") or named.get("tool")
+    fields |= {"answered_by": audience} if audience else {}
     return EffectPause.ask(_pause_id("effect", call, state), question, options=options, **fields)
 
 

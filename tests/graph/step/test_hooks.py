@@ -233,6 +233,48 @@ async def test_what_a_person_agreed_to_counts_still_when_they_say_that_it_did_no
     assert (flow.status, SENT) == ("completed", ["7", "7"])
 
 
+@pytest.mark.parametrize(
+    ("hooked", "settings", "audience"),
+    [
+        (True, {}, "two"),
+        (True, {"effect": "ops", "tool": "desk"}, "two"),
+        (False, {"tool": "desk"}, "desk"),
+        (False, {"effect": "ops", "tool": "desk"}, "ops"),
+        (False, {}, ""),
+    ],
+)
+@pytest.mark.parametrize("end", ["it did not", "happened", "skip"])
+async def test_who_alone_approves_a_call_says_whether_it_happened(
+    hooked: bool, settings: Any, audience: str, end: str
+) -> None:
+    """X15, H13: with that answer the call is made again. A hook's people come before those whom the settings name."""
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        SENT.append(order)
+        if len(SENT) == 1:
+            crash.at = len(crash.trace) + 1
+        return "paid"
+
+    crash = Crash(None, only=["store"])
+    hooks = Hooks(before_call=[lambda made: Ask("Are both here?", answered_by="two")] if hooked else [])
+    model = one_step([call("pay", order="7"), give_up("no more")], tools=["pay"])
+    more = {"confirm": "never", "approvals": "each", "on_failure": "deliver", "answered_by": settings}
+    agent = Agent(
+        model, [pay], hooks=hooks, storage=crashing("memory:", crash), effects={"pay": "write"}, settings=more
+    )
+    run = await agent.start("do it", thread_id="t")
+    with pytest.raises(StorageError):
+        await agent.resume(run, "approve", by=run.pending[0].get("answered_by", ""))
+    run = await agent.resume("t")
+    assert (run.pending[0]["kind"], run.pending[0].get("answered_by") or "") == ("effect", audience)
+    if audience:
+        run = await agent.resume(run, end, by="mallory")
+        assert (run.status, SENT) == ("waiting", ["7"])
+    run = await agent.resume(run, end, by=f"{audience}:anna" if audience else "")
+    assert (run.status, SENT) == ("failed", ["7", "7"] if end == "it did not" else ["7"])
+
+
 async def test_what_a_hook_says_of_reads_stands_in_their_order_and_can_be_cited() -> None:
     """X13, X15: the read that is asked about is frozen and waits alone, with what stood behind it; a note stands in the
     journal after the calls of its reply, and the model reads it beside the result."""
