@@ -413,16 +413,15 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         if not scope.writes_text:
             grounding.problems.append(scope.say("own_claim", id=cited, known=_known_ids(scope)))
         says = isinstance(quote, str) and (not quote or own.says(quote))
-    elif problem := _why_unusable(cited, quote, before, scope, admitted):
-        if succeeded := _succeeded_later(cited, scope):
-            is_of_failure = isinstance(quote, str) and scope.says(cited, quote)
-            retry = {"observation": succeeded, "quote": "" if is_of_failure else quote}
-            _weigh(retry, scope, grounding, admitted)
-        else:
-            grounding.problems.append(problem)
-        return
     else:
-        cited = cited if before else scope.again.get(cited, cited)
+        if problem := _why_unusable(cited, quote, before, scope, admitted):
+            succeeded = _succeeded_later(cited, scope)
+            if not succeeded or _why_unusable(succeeded, quote, False, scope, admitted):
+                grounding.problems.append(problem)
+                return
+            cited = _made_good(cited, succeeded, quote, before, scope)
+        elif not before:
+            cited = scope.again.get(cited, cited)
         own = scope.text(cited, words_of_entry(scope.entry(cited)))
         says = isinstance(quote, str) and (not quote or scope.says(cited, quote))
         if not says and not scope.entry(cited)["ok"]:
@@ -473,6 +472,17 @@ def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
         return None
     later = (e for e in scope.entries[scope.index[id] + 1 :] if e["id"] in scope.index and not is_failure(e))
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
+
+
+def _made_good(failed: str, succeeded: str, quote: Any, before: bool, scope: EvidenceScope) -> str:
+    """Return which of two equal calls evidence is of, which cites the failed one: the one that has its quote.
+
+    If both have it, or there is no quote, that is the one that succeeded, unless the evidence is of `before`.
+    """
+    if not quote:
+        return succeeded
+    order = (failed, succeeded) if before else (succeeded, failed)
+    return next((id for id in order if isinstance(quote, str) and scope.says(id, quote)), failed)
 
 
 def _why_outdated(cited: str, quote: Any, later: JournalEntry, scope: EvidenceScope) -> str | None:

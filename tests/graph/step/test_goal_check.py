@@ -69,7 +69,7 @@ async def test_a_quote_that_no_try_of_a_call_returned_proves_nothing() -> None:
     model = one_step([call("run_tests"), call("run_tests"), *claims], done_when=["tested"], tools=["run_tests"])
     flow = await play(model, [tool], effects={"run_tests": "read"})
     model.assert_exhausted()
-    assert "does not occur in s1.2; nearest there is '4 passed'" in flow.told("correction")[0]["text"]
+    assert "'900 passed' does not occur in s1.1" in flow.told("correction")[0]["text"]
     assert flow.step("s1")["verdicts"][0]["evidence"] == [{"observation": "s1.2", "quote": "4 passed"}]
 
 

@@ -199,17 +199,52 @@ def test_a_failure_is_made_good_by_the_same_call() -> None:
     assert "s2.2 failed" in weighed(cites("s2.1", "s2.2", "s2.3"), other)[1][0]
 
 
+RUNS = ("s2.1", "3 failed of 4"), ("s2.2", ""), ("s2.3", "4 passed")
+
+
+def runs_of_tests(*runs: tuple[str, str], **more: Any) -> EvidenceScope:
+    """Runs of the tests, of which a failed one says so, and changes between them."""
+    entries = [
+        {**tool(id, text, effect="write", **more), "reads": ["."]}
+        if text
+        else tool(id, "wrote", effect="write", tool="write_file", targets=["a.py"])
+        for id, text in runs
+    ]
+    return seen(*({**each, "failed": "exit_code 1"} if "failed" in each["text"] else each for each in entries))
+
+
 @pytest.mark.parametrize(
-    ("quote", "problem"),
-    [("900 passed", "does not occur in s2.2"), ({"n": 4}, "is not a text"), ("4 passed", ""), ("3 failed", "")],
+    ("quote", "cited", "problem"),
+    [
+        ("900 passed", {"observation": "s2.1", "before": True}, "does not occur in s2.1"),
+        ({"n": 4}, {"observation": "s2.1", "before": True}, "s2.1 is not a text"),
+        ("", {"observation": "s2.3"}, ""),
+        ("4 passed", {"observation": "s2.3", "quote": "4 passed"}, ""),
+        ("4", {"observation": "s2.3", "quote": "4"}, ""),
+        ("of 4", {"observation": "s2.1", "quote": "of 4", "before": True}, ""),
+        ("3 failed", {"observation": "s2.1", "quote": "3 failed", "before": True}, ""),
+    ],
 )
-def test_what_is_quoted_of_a_failure_that_was_made_good_was_said_before_or_after(quote: Any, problem: str) -> None:
-    """V06: the retry stands for the call that failed, and no invented quote comes with it."""
-    tests = seen({**tool("s2.1", "3 failed"), "failed": "exit_code 1"}, tool("s2.2", "4 passed"))
-    good, problems = weighed(cites({"observation": "s2.1", "quote": quote}), tests)
-    assert [each["observation"] for each in good] == ["s2.2"]
+@pytest.mark.parametrize("before", [True, False])
+def test_what_is_quoted_of_a_failure_that_was_made_good_was_said_before_or_after(
+    quote: Any, cited: Any, problem: str, before: bool
+) -> None:
+    """V06: the retry stands for the call that failed only where it says the same; what only the failure says stands as
+    it was cited, and no invented quote comes with either."""
+    said = {"before": True} if before else {}
+    cited = {**cited, "observation": "s2.1", **said} if quote == "4" and before else cited
+    good, problems = weighed(cites({"observation": "s2.1", "quote": quote, **said}), runs_of_tests(*RUNS))
+    assert good == [cited]
     assert problem in "".join(problems)
     assert bool(problem) == bool(problems)
+
+
+@pytest.mark.parametrize("quote", ["", "3 failed", "4 passed", "4", "nowhere"])
+def test_a_failure_that_was_made_good_before_another_change_proves_nothing(quote: str) -> None:
+    """V06: what was written since, no run of the tests has shown."""
+    good, problems = weighed(cites({"observation": "s2.1", "quote": quote}), runs_of_tests(*RUNS, ("s2.4", "")))
+    assert (good, len(problems)) == ([], 1)
+    assert "s2.1 failed" in problems[0]
 
 
 @pytest.mark.parametrize("source", ["tool", "check"])
