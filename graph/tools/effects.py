@@ -10,7 +10,7 @@ the same words twice, so every earlier handoff to that agent with an unknown out
 differ only in their time limit, because models raise it after it ran out.
 
 A call that may be made twice is made again after a crash, unless its probe finds that it took effect. If the probe
-finds that it did not, and what it replaces has changed since it began, a person decides.
+does not, and what the call replaces has changed since it began, a person decides.
 
 Each write has an entry under its key, and a row under its content. A writer first writes its row and then looks for
 others, so of two writers at the same time at least one sees the other. A write that succeeded hides the rows of those
@@ -540,9 +540,10 @@ async def _look_up_repeatable(effect: Effect, entry: Json) -> CallOutcome | Lite
     A probe that does not find what the call did cannot tell whether nothing was done, or it was changed since. So a
     person is asked if what the call replaces has changed.
     """
-    probed = None if entry["state"] == "done" else await _probe(effect, effect.call["args"])
-    if probed is not False:
-        return probed or "make"
+    if entry["state"] == "done" or (effect.tool.tool.metadata or {}).get("probe") is None:
+        return "make"
+    if isinstance(probed := await _probe(effect, effect.call["args"]), CallOutcome):
+        return probed
     has_changed = entry.get("base", effect.base) != effect.base
     return "ask" if has_changed and not effect.refused and not effect.tool.keyed else "make"
 

@@ -111,6 +111,24 @@ async def test_an_answer_from_before_a_freeze_is_not_the_last_word_before_a_writ
     assert world.count == 0
 
 
+@pytest.mark.parametrize(
+    ("probe", "changed", "made"),
+    [(True, True, 1), ("done", True, 1), (False, True, "asks"), (None, True, "asks"), ("no probe", True, 2),
+     (None, False, 2), (False, False, 2)],
+)  # fmt: skip
+async def test_what_may_be_made_twice_is_not_made_over_what_came_since(probe: Any, changed: bool, made: Any) -> None:
+    """R03: unless the tool says that the call took effect, a change of what it replaces may be another's."""
+    metadata = {} if probe == "no probe" else {"probe": lambda arguments: probe}
+    tool = KnownTool(SEND.model_copy(update={"metadata": metadata}), "idempotent")
+    world, store = World(dies=1), InMemoryStore()
+    first = replace(effect_of(kind="idempotent"), tool=tool, base="as it was")
+    with pytest.raises(Died):
+        await perform(log_of(store, "t", "execute:0", "s1"), first, world.run)
+    again = replace(first, base="another" if changed else first.base)
+    result = await perform(log_of(store, "t", "execute:0", "s1"), again, world.run)
+    assert ("asks" if isinstance(result, UnknownEffect) else world.count) == made
+
+
 async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     """R03: "it did not happen" is about the attempt it was said of. Dying again in the next attempt asks again."""
     store, world = InMemoryStore(), World(dies=1)
