@@ -214,8 +214,9 @@ class JournalEntry(TypedDict):
     confirmed: NotRequired[bool]
     """True if the call was not made, since a person said that an equal one had taken effect."""
     made_at: NotRequired[str]
-    """Set if a person did not want this call made once more: its outcome is that of an equal call, and this is when
-    that one was made; "" if that is not known."""
+    """When the call began, if it was settled later: a person said that it took effect or is not made again, or
+    nobody knows what it did. If they did not want it made once more, its outcome is that of an equal call, which was
+    made then; "" if that is not known."""
     failed: NotRequired[bool | str]
     """Set if the call was made and what it returns is a failure: the words of it that say so, such as `exit_code 2`,
     or True."""

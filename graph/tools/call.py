@@ -136,8 +136,9 @@ class CallOutcome:
     confirmed: bool = False
     """True if it was not made, since a person said that an equal call had taken effect."""
     made_at: str | None = None
-    """Set if a person did not want this call made once more: its outcome is that of an equal call, and this is when
-    that one was made; "" if that is not known."""
+    """When the call began, if it was settled later: a person said that it took effect or is not made again, or
+    nobody knows what it did. If they did not want it made once more, its outcome is that of an equal call, which was
+    made then; "" if that is not known."""
 
     @property
     def made(self) -> bool:

@@ -512,8 +512,9 @@ async def _make_once(
         if entry is None:
             return effect.refused
         if not is_write and entry["state"] == "intent":
-            return await _keep_unknown(log, effect, effect.refused, seen)
-        return await _save_end(log, effect, await _resolve_unknown(effect, effect.refused, once_more=once_more), seen)
+            return await _keep_unknown(log, effect, effect.refused, seen, entry)
+        refused = await _resolve_unknown(effect, effect.refused, once_more=once_more)
+        return await _save_end(log, effect, refused, seen, entry)
     mine, racing = await log.intend(effect, seen.rows)
     seen = replace(seen, mine=mine)
     if racing:
@@ -580,16 +581,18 @@ async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None, see
         skipped = CallOutcome(False, "Skipped: a person decided not to make this call again.", error="refused")
         if entry is None or entry["state"] != "intent":
             return skipped
-        return await _keep_unknown(log, effect, skipped, seen)
+        return await _keep_unknown(log, effect, skipped, seen, entry)
     if entry and entry["state"] == "done":
         return replace(_replay(effect, entry), made_at=entry.get("at", ""))  # older ones have no time
     return await _save_end(log, effect, CallOutcome(True, CONFIRMED, confirmed=True), seen, entry)
 
 
-async def _keep_unknown(log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows) -> CallOutcome:
+async def _keep_unknown(
+    log: EffectLog, effect: Effect, outcome: CallOutcome, seen: EqualRows, begun: Json
+) -> CallOutcome:
     """Store that a call which began is not made again, and that nobody knows what it did."""
     text = f"{outcome.text}\n{IS_UNKNOWN if effect.tool.effect == 'write' else BEGAN}"
-    return await _save_end(log, effect, replace(outcome, text=text, unknown=True), seen)
+    return await _save_end(log, effect, replace(outcome, text=text, unknown=True), seen, begun)
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:
@@ -639,8 +642,9 @@ def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confi
 def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     whole = stored.pop("length") == len(stored["text"])
-    confirmed = bool(entry.get("confirmed"))
-    return _with_key(effect, CallOutcome(**stored, spent=dict(entry["spent"]), whole=whole, confirmed=confirmed))
+    outcome = CallOutcome(**stored, spent=dict(entry["spent"]), whole=whole, confirmed=bool(entry.get("confirmed")))
+    outcome = replace(outcome, made_at=entry.get("at")) if outcome.unknown or outcome.confirmed else outcome
+    return _with_key(effect, outcome)
 
 
 def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
@@ -654,7 +658,9 @@ async def _save_end(
 ) -> CallOutcome:
     """Store the outcome of the call; `begun` is the entry of one that was made before, whose time stays."""
     entry = _make_entry(log, effect, "unsure" if outcome.unknown else "done")
-    entry["at"] = (begun or {}).get("at", entry["at"])
+    if begun:
+        entry["at"] = begun.get("at", entry["at"])
+        outcome = replace(outcome, made_at=entry["at"]) if outcome.unknown or outcome.confirmed else outcome
     await _save_outcome(log, effect, outcome, {**entry, "confirmed": True} if outcome.confirmed else entry, seen)
     return _with_key(effect, outcome)
 

@@ -476,7 +476,7 @@ def _settled_rows(values: Mapping[str, Any]) -> list[EffectRow]:
             continue
         row, key = _effect_row(call), call_key(call["tool"], call["arguments"])
         made = [each for each in equal_rows[key] if each["ok"] or each.get("unknown")]
-        if (call.get("confirmed") or "made_at" in call) and made:
+        if (call.get("confirmed") or "made_at" in call) and made and not call.get("unknown"):
             _settle(made[-1], "done", [row["id"]], by_user=bool(call.get("confirmed")))
             continue
         if row["ok"]:

@@ -15,9 +15,10 @@ from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.criteria import criteria_of
+from donewhen.state.proof.journal import observation
 from donewhen.state.proof.outcome import CODES, status_of, summary, unfinished_lines
 from donewhen.state.proof.quotes import SearchedText
-from donewhen.state.proof.receipt import Receipt, receipt
+from donewhen.state.proof.receipt import Receipt, effect_rows, receipt
 from donewhen.state.settings import Settings
 from donewhen.state.statuses import FINAL, UNFINISHED, fresh_record
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
@@ -247,3 +248,12 @@ def test_completed_is_impossible_while_anything_required_is_unproven(
     for row in kept["steps"]:
         assert (f": {row['content']}" in listed) == (row["status"] != "done")
         assert row["content"] in summary(kept, "", "en")
+
+
+def test_a_call_that_began_and_is_skipped_is_no_part_of_an_equal_one() -> None:
+    """D02: two equal payments were planned; nobody knows what the second did, which began when it did."""
+    paid, skipped = (
+        observation(f"s1.{n}", "s1", 1, "tool", "paid", tool="pay", effect="write", at="Friday") for n in (1, 2)
+    )
+    rows = effect_rows({"journal": [paid, {**skipped, "ok": False, "unknown": True, "made_at": "Monday"}]})
+    assert [(row["result"], row["at"]) for row in rows] == [("done", "Friday"), ("unknown", "Monday")]
