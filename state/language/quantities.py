@@ -92,10 +92,10 @@ _PLAIN = pattern(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _GROUPED = (pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"), pattern(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?"), pattern(r"\A\d+,\d+"))
 _WORD = pattern(r"[^\W\d_]+")
 _NUMBERS = pattern(
-    r"(?<![\dvV])(?<!\d\.)(?!\d+\.\d+\.\d+\.\d|\d\d?/\d\d?/\d\d?/\d|\d\d?-\d\d?-\d\d?-\d)"
+    r"(?<!\d)(?<!(?<![^\W\d_])[vV])(?<!\d\.)(?!\d+\.\d+\.\d+\.\d|\d\d?/\d\d?/\d\d?/\d|\d\d?-\d\d?-\d\d?-\d)"
     r"(\d{1,4})([-/.])(\d\d?)\2(\d{1,4})(?!\d)"
 )
-"""Not the address 10.12.10.15, nor the version v2.11.30; of 1/3/10/2026 the date at the end."""
+"""Not the address 10.12.10.15, nor the version v2.11.30, but INV2026-10-23; of 1/3/10/2026 the date at the end."""
 _SHORT = pattern(r"(?<![\d.])(\d\d?)\.(\d\d?)\.(?!\d)")
 _DAY_MONTH = pattern(r"(?<!\d)(\d\d?)(?:st|nd|rd|th|\.|er)?(?: of| de)? ([^\W\d_]{3,10})\.?(?:,? (?:de )?(\d{4}))?")
 _MONTH_DAY = pattern(r"([^\W\d_]{3,10})\.? (\d\d?)(?:st|nd|rd|th)?(?!\d)(?:,? (\d{4}))?")

@@ -30,7 +30,7 @@ _LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _NUMBERS_NOTHING = pattern(r"^\W*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d|\d{1,2}:\d\d|\d{1,3}[.)] )")
 """A date, a time or the number of a list, at the beginning of a line."""
 _BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+(.*)", re.MULTILINE)
-_GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_GROUPING_SPACE = pattern(r"(?<=\d)(?<!\d{4})[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _SPACE_ENTITY = pattern(r"&(?:nbsp|thinsp|#160|#8201|#8239|#xa0|#x2009|#x202f);", re.IGNORECASE)
 _SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _LONG = pattern(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)

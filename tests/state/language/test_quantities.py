@@ -9,7 +9,8 @@ from donewhen.state.language.quantities import dates_in, without_dates
     ("text", "dates"),
     [
         ("server 10.12.10.15", []),
-        ("v2.11.30 is out", []),
+        ("v2.11.30 is out, V2.11.30 too (v2.11.30), app_v2.11.30", []),
+        ("INV2026-10-23 and rev23.10.2026", [(2026, 10, 23), (2026, 10, 23)]),
         ("from 2026-10-03/2026-10-05", [(2026, 10, 3), (2026, 10, 5)]),
         ("reports/1/23/10/2026", [(2026, 10, 23)]),
         ("reports/2026/10/23/1.txt", [(2026, 10, 23)]),

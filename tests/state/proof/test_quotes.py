@@ -322,6 +322,9 @@ def test_a_space_that_groups_digits_parts_no_number(space: str) -> None:
     assert text.says(f"12{space}500 €, due 850,00-")
     assert text.says("12 500 €, due 850,00- 1 204,33")
     assert SearchedText(f"costs{space}5{space}€").says("5")
+    year = SearchedText(f"in 2026{space}150 people paid 1{space}234{space}567 €")
+    for part in ("2026", "150 people", "in 2026 150 people", "paid 1234567 €"):
+        assert year.says(part), part
 
 
 def test_the_nearest_passage_is_shown() -> None:
