@@ -27,16 +27,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
 from donewhen.graph.events import moment
-from donewhen.graph.sync import run_in_thread
-from donewhen.graph.tools.call import LIMIT, CallOutcome, ToolCall, call_tool
+from donewhen.graph.sync import call_in_time
+from donewhen.graph.tools.call import LIMIT, CallOutcome
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
@@ -860,16 +860,10 @@ async def _ask_tool(
     function: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float
 ) -> object | None:
     """Return what a function in a tool's metadata says of a call; None if it raises or takes too long."""
-    answers: list[object] = []
-
-    async def ask() -> str:
-        keyed = "idempotency_key" in inspect.signature(function).parameters
-        asked = partial(function, dict(arguments), **({"idempotency_key": key} if keyed else {}))
-        answer = asked() if inspect.iscoroutinefunction(function) else await run_in_thread(asked)
-        answers.append(await answer if inspect.isawaitable(answer) else answer)
-        return ""
-
-    nothing = {"type": "object", "properties": {}}
-    asking = StructuredTool(name="probe", description="Ask.", args_schema=nothing, coroutine=ask)
-    await call_tool(ToolCall(asking, {}, seconds))
-    return answers[0] if answers else None
+    try:
+        keyed = {"idempotency_key": key} if "idempotency_key" in inspect.signature(function).parameters else {}
+        return cast("object", await call_in_time(partial(function, dict(arguments), **keyed), seconds=seconds))
+    except asyncio.CancelledError:
+        raise
+    except BaseException:  # of a function of others, such as a SystemExit
+        return None

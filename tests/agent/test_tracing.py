@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from opentelemetry import trace
@@ -198,6 +199,24 @@ async def test_the_graph_of_an_agent_goes_on_in_the_trace(tmp_path: Path) -> Non
     assert [(name, above) for name, above in told.tree if name != "POST /answer"] == TREE
     assert len({span.context.trace_id for span in ours if span.context}) == 1
     assert [link.context for link in ours[2].links] == [request.get_span_context()]
+
+
+async def test_what_a_tool_says_about_its_calls_is_no_call() -> None:
+    """U11: what a change replaces is looked up before it, and whether it happened after an error; neither is a span."""
+
+    def pay(order: str) -> str:
+        """Pay."""
+        raise TimeoutError
+
+    told, asked = seen(), list[str]()
+    metadata = {name: lambda _, name=name: asked.append(name) for name in ("probe", "replaces")}
+    tool = StructuredTool.from_function(pay, metadata={"effect": "write", **metadata})
+    script = one_step([call("pay", order="17"), give_up("nobody knows")], tools=["pay"], deliver=[])
+    settings = {**FREE, "on_failure": "deliver"}
+    async with Agent(script, [tool], storage="memory:", options=AgentOptions(trace=told.tracing)) as traced:
+        assert (await traced.start("go", settings=settings)).status == "failed"
+    assert {*asked} == {"probe", "replaces"}
+    assert [name for name, _ in told.tree if name.startswith("execute_tool")] == ["execute_tool pay"]
 
 
 async def test_what_fails_is_an_error() -> None:
