@@ -16,6 +16,7 @@ from tests.kit.flows import play, steps
 
 RULES = Rules(
     tools={"read_file", "write_file", "count_rows"},
+    effect=lambda name: "write" if name == "write_file" else "read",
     executors={"writer": None, "reader": None},
     executor_tools={"reader": ["read_file"]},
     checks={"read_file": lambda arguments: [] if "path" in arguments else ["path is missing"]},
