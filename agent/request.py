@@ -220,6 +220,16 @@ def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return bool(queued) and queued[-1] not in known_ids(values)
 
 
+def is_unread(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether the run's state is still that of the request before the one of its thread's row, which has not
+    begun, or whose first node has not ended.
+    """
+    said, last = [message.id for message in values.get("messages") or ()], values.get("request")
+    read = said[: said.index(last) + 1] if last in said else said
+    queued = _queued_ids(row)
+    return bool(queued) and queued[-1] not in read
+
+
 def queued_request(row: Mapping[str, Any]) -> str:
     """Return the id of the message of a thread's stored request; "" if the row has none."""
     return next((id for id in reversed(_queued_ids(row)) if id), "")
@@ -227,7 +237,7 @@ def queued_request(row: Mapping[str, Any]) -> str:
 
 def request_of(row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return the id of the message of a thread's last request, begun or not; "" if an older version began it."""
-    return queued_request(row) if is_not_begun(row, values) else str(values.get("request") or "")
+    return queued_request(row) if is_unread(row, values) else str(values.get("request") or "")
 
 
 def queued_goal(row: Mapping[str, Any]) -> str:

@@ -61,6 +61,7 @@ from donewhen.agent.request import (
     Request,
     check_begun,
     is_not_begun,
+    is_unread,
     known_ids,
     queued_goal,
     queued_request,
@@ -1094,7 +1095,7 @@ class Runner:
         is_taken = not drained or _has_input(act.input, run, snapshot)
         if is_taken or not await requeue_untaken(thread.store, thread_id):
             call.run = await self.record_rest(thread, run, snapshot)
-        if not is_taken and (row := await thread.store.threads.get(thread_id)):
+        if drained and (row := await thread.store.threads.get(thread_id)):
             call.run = run_now(thread_id, row, snapshot, self.form)
         if drained:
             raise drained
@@ -1209,8 +1210,8 @@ class Runner:
         """Return the id and the goal of a thread's last request, begun or not."""
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-        begun = not is_not_begun(row, snapshot.values)
-        return request_of(row, snapshot.values), str((begun and snapshot.values.get("goal")) or queued_goal(row))
+        is_read = not is_unread(row, snapshot.values)
+        return request_of(row, snapshot.values), str((is_read and snapshot.values.get("goal")) or queued_goal(row))
 
     async def was_followed(self, thread_id: str, request: str) -> bool:
         """Return whether another request came after this one; not while its own first node is at work."""

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
-from donewhen.agent.request import Request, is_not_begun, queued_goal, queued_request
+from donewhen.agent.request import Request, is_not_begun, is_unread, queued_goal, queued_request
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
@@ -258,12 +258,12 @@ async def requeue_given_up(store: ThreadStore, thread_id: str, row: Json, own: s
 def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm | None = None) -> Run:
     """Return the run of a thread from its row and its state: this alone decides what the thread does now.
 
-    If another request is stored and has not begun, the previous one is over and its questions are closed. Raises
+    If another request is stored and has not been read, the previous one is over and its questions are closed. Raises
     UnknownThread, and StorageError for an unknown version of the state.
     """
     status: Any = "queued" if row.get("status") == "queued" else "running"
     settings = settings_in(row)
-    if is_not_begun(row, snapshot.values):
+    if is_unread(row, snapshot.values):
         limits = with_granted(settings.limits, None) if settings else {}
         run = Run(thread_id, status, limits=limits, request=queued_request(row))
     else:

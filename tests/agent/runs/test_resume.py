@@ -1,6 +1,8 @@
 """Resuming: by whom it may concern, once, from anywhere, later; over every storage."""
 
 import asyncio
+import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from donewhen import (
     GoalError,
     Run,
     StaleAnswer,
+    StorageError,
     ThreadBusy,
     ThreadWaiting,
     UnknownThread,
     wait,
 )
 from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import Crash, Crashed, crashing
 from donewhen.receipts import export_receipt
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
@@ -281,6 +285,40 @@ async def test_a_request_that_was_drained_before_its_first_node_is_known_by_its_
     run = await other.start("Say hello", thread_id="t", request_id="r")
     run = await other.resume(run) if run.status == "running" else run
     assert (run.status, run.answer, run.goal) == ("answered", "Hello.", "Say hello")
+
+
+@pytest.mark.parametrize("verb", ["start", "submit"])
+@pytest.mark.parametrize("end", ["drain", "crash"])
+async def test_a_second_request_is_told_as_itself_wherever_its_process_stops(verb: str, end: str) -> None:
+    """F4, C06: never as cancelled, nor as the request before it; the run that is returned is what `get` reads."""
+
+    class Ends(Crash):
+        def reach(self, boundary: str) -> None:
+            self.trace.append(boundary)
+            if len(self.trace) == at:
+                if end == "crash":
+                    raise Crashed(boundary)
+                agent.drain()
+
+    hello: Any = {"goal": "Say hello", "thread_id": "t", "request_id": "r"}
+    for at in itertools.count(1):
+        storage = open_storage("memory:")
+        await Agent(ScriptedModel([answer("Fine.")]), storage=storage).start("How are you?", thread_id="t")
+        agent = Agent(ScriptedModel([answer("Hello.")]), storage=crashing(storage, crash := Ends()))
+        other = Agent(ScriptedModel([answer("Hello.")]), storage=storage)
+        with suppress(StorageError, Crashed):
+            if verb == "submit":
+                await agent.submit(**hello)
+            run = await (agent.run_submitted("t") if verb == "submit" else agent.start(**hello))
+            seen = await other.get("t")
+            assert (run.status, run.goal, run.answer) == (seen.status, "Say hello", seen.answer), at
+        run = await other.start(**hello)
+        assert (run.status in ("running", "queued", "answered"), run.goal) == (True, "Say hello"), (at, run.problem)
+        run = run if run.outcome else await other.resume("t")
+        said = [message.text for message in (await other.conversation("t")).messages]
+        assert (run.answer, said) == ("Hello.", ["How are you?", "Fine.", "Say hello", "Hello."]), at
+        if len(crash.trace) < at:
+            break
 
 
 async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> None:
