@@ -100,18 +100,24 @@ def id_of(thread: object) -> str:
 
 
 def read_run(
-    thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
+    thread_id: str,
+    snapshot: StateSnapshot,
+    settings: Settings | None = None,
+    form: OutputForm | None = None,
+    *,
+    at_work: bool = False,
 ) -> Run:
     """Read a run from a snapshot, with limits from `settings` and the output in the type of `form`.
 
-    With the states of subgraphs, the spending of working steps is included. Raises StorageError for an unknown
-    version of the state.
+    `at_work`: somebody works on it, so it is running even if its state has a question or an end: one that is answered
+    just now, or from which not all has followed yet. With the states of subgraphs, the spending of working steps is
+    included. Raises StorageError for an unknown version of the state.
     """
     values = migrate(snapshot.values)
     outcome = values.get("outcome")
-    pending = _pending(values, snapshot)
+    pending = () if at_work else _pending(values, snapshot)
     status: RunStatus = "waiting" if pending else "running"
-    if not snapshot.tasks and outcome:
+    if not snapshot.tasks and outcome and not at_work:
         status = outcome["status"]
     run = Run(
         thread_id,

@@ -424,10 +424,12 @@ async def route_if_stopped(graph: Compiled, config: RunnableConfig) -> StateSnap
 async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -> tuple[Json, StateSnapshot]:
     """Read the row and the state, with working steps, of a thread that others may be working on, at one moment.
 
-    The next checkpoint of the run removes the rounds of finished steps; if that happened meanwhile, read again.
+    They are read again if the row has changed meanwhile, or the next checkpoint has removed the rounds of finished
+    steps.
     """
-    row, config = await store.threads.get(thread_id) or {}, make_config(thread_id)
+    config, again = make_config(thread_id), await store.threads.get(thread_id) or {}
     for last in (False, False, True):
+        row = again
         try:
             snapshot = await graph.aget_state(config, subgraphs=True)
         except StorageError:  # a sealed round was deleted while it was read
@@ -435,7 +437,9 @@ async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -
                 raise
             continue
         inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
-        if last or not inside or (await graph.aget_state(config)).config == snapshot.config:
+        is_same = not inside or (await graph.aget_state(config)).config == snapshot.config
+        again = await store.threads.get(thread_id) or {}
+        if last or (is_same and again == row):
             break
     return row, snapshot
 

@@ -232,7 +232,12 @@ def is_unsettled(row: Json) -> bool:
     """Return whether a row may not match its thread, because a worker died or the row is outdated."""
     if row["status"] == "waiting":
         return not row.get("asked")
-    return bool(row["status"] == "running" and row.get("due") != NEVER)
+    return _is_at_work(row)
+
+
+def _is_at_work(row: Json) -> bool:
+    """Return whether a row says that somebody works on its thread."""
+    return bool(row.get("status") == "running" and row.get("due") != NEVER)
 
 
 def last_turn(row: Json) -> int:
@@ -267,7 +272,8 @@ def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm
         limits = with_granted(settings.limits, None) if settings else {}
         run = Run(thread_id, status, limits=limits, request=queued_request(row))
     else:
-        run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
+        snapshot = require_thread(thread_id, snapshot)
+        run = read_run(thread_id, snapshot, settings, form, at_work=_is_at_work(row))
         run = run.without(queued_answers(row), status) if has_work(row) else run
     goal = run.goal or queued_goal(row) or str(row.get("goal") or "")  # until the state has received the request
     return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))

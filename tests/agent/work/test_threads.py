@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, GoalError, Run, StorageError, ThreadBusy, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, GoalError, Run, StorageError, ThreadBusy, ToolError, UnknownThread, wait
 from donewhen.agent import agent as agent_module
 from donewhen.agent import runner
 from donewhen.agent.storage.memory import MemoryStore
@@ -105,6 +105,40 @@ async def test_the_goals_of_a_thread_are_there_once_after_any_crash() -> None:
             await owner.resume("t")
         if len(crash.trace) < at:
             return
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_all_that_reads_a_thread_agrees_at_every_moment(kind: str, tmp_path: Path) -> None:
+    """M11: at each write around a worker, `get`, `info`, `threads` and `pending` say the same; nothing comes back."""
+    storage, seen = open_storage(fresh_url(kind, tmp_path)), list[Any]()
+    reader = Agent(asking(), storage=storage)
+
+    async def look() -> None:
+        try:
+            run = await reader.get("t")
+        except UnknownThread:
+            return
+        infos, listed = [await reader.info("t"), *await reader.threads()], await reader.pending()
+        asked = [[pause["id"] for pause in each.pending] for each in (run, *infos)]
+        assert {each.status for each in (run, *infos)} == {run.status}, (run.status, infos)
+        assert asked == [[pause["id"] for pause in listed]] * 3, (asked, listed)
+        seen.append((run.status, *asked[0], run.answer))
+
+    class Looks(Crash):
+        def reach(self, boundary: str) -> None:
+            wait(look())
+
+    model = ScriptedModel(roles={"triage": [ask_user("One?"), ask_user("Two?"), answer("so")]})
+    async with Agent(model, storage=crashing(storage, Looks())) as agent:
+        await agent.submit("report", thread_id="t")
+        for words in ("1", "2", ""):
+            await agent.run_submitted("t")
+            if words:
+                await agent.submit_answer("t", words)
+    one, two = (("waiting", f"plan.q{n}", "") for n in (1, 2))
+    phases = [key for key, _ in groupby(seen)]
+    queued, running = ("queued", ""), ("running", "")
+    assert phases == [queued, running, one, queued, running, two, queued, running, ("answered", "so")]
 
 
 async def test_many_long_goals_are_all_listed(storage: Any) -> None:
