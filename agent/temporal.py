@@ -15,6 +15,7 @@ import pkgutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from temporalio.client import (
     ScheduleActionStartWorkflow,
     ScheduleHandle,
     ScheduleSpec,
+    WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowUpdateFailedError,
@@ -73,6 +75,8 @@ GRACE = timedelta(seconds=15)
 """The time that running work has to stop when its worker is to end, before it is cut off."""
 POLL = 2.0
 """Seconds between two looks for what was submitted in the storage."""
+ASK_AGAIN = 10.0
+"""Seconds after which Temporal is asked whether it still has the workflow of a thread that was handed over."""
 _FOREVER = timedelta(days=3650)
 _RETRIES = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 _FINAL = (ConfigError, GoalError, ResumeError, errors.PlanError)
@@ -485,17 +489,18 @@ class RunHandle:
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            if ended and await self._is_known():
+            if ended and await _read_status(self._workflow):
                 hint = "TemporalRuns.start with this thread_id goes on with its conversation"
                 raise ended(f"the run of thread {self.thread_id!r} has ended: {hint}") from None
             raise UnknownThread(f"Temporal knows no run of a thread {self.thread_id!r}") from None
 
-    async def _is_known(self) -> bool:
-        try:
-            await self._workflow.describe()
-        except RPCError:
-            return False
-        return True
+
+async def _read_status(workflow: WorkflowHandle[Any, Any]) -> WorkflowExecutionStatus | None:
+    """Return the status of a workflow; None if Temporal does not know it, or cannot be asked."""
+    try:
+        return (await workflow.describe()).status
+    except RPCError:
+        return None
 
 
 def _raise_original(error: BaseException) -> Never:
@@ -556,7 +561,7 @@ async def run_worker(
     )
     async with own_agent:
         ends = asyncio.Event()
-        working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(own_agent, runs))
+        working, handing = asyncio.create_task(worker.run()), asyncio.create_task(_hand_over(own_agent, client, runs))
         for task in (working, handing):
             task.add_done_callback(lambda _: ends.set())
         try:
@@ -573,19 +578,27 @@ async def run_worker(
                 task.result()
 
 
-async def _hand_over(agent: Agent, runs: TemporalRuns) -> None:
-    """Hand what is submitted in the storage, and what its schedules have due, to the task queue as work."""
-    handed_over: dict[str, str] = {}
+async def _hand_over(agent: Agent, client: Client, runs: TemporalRuns) -> None:
+    """Hand what is submitted in the storage, and what its schedules have due, to the task queue as work.
+
+    It is handed over once more if its workflow has ended and left it: that was carrying out an earlier request.
+    """
+    handed_over: dict[str, tuple[str, float]] = {}
     problem = ""
     while True:
         try:
             await agent.schedules.start_due(agent.queue)
             queued = [info async for info in _queued(agent)]
-            handed_over = {info.thread_id: handed_over.get(info.thread_id, "") for info in queued}
+            handed_over = {info.thread_id: handed_over.get(info.thread_id, ("", 0.0)) for info in queued}
             for info in queued:
-                if handed_over[info.thread_id] != info.updated:
+                (updated, ask_at), status = handed_over[info.thread_id], None
+                if updated == info.updated:
+                    if time.monotonic() < ask_at:
+                        continue
+                    status = await _read_status(client.get_workflow_handle(info.thread_id))
+                if status is not WorkflowExecutionStatus.RUNNING:
                     await runs.look(info.thread_id)
-                    handed_over[info.thread_id] = info.updated
+                handed_over[info.thread_id] = info.updated, time.monotonic() + ASK_AGAIN
             problem = ""
         except (DoneWhenError, RPCError) as error:
             if str(error) != problem:

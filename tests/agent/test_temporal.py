@@ -286,6 +286,19 @@ async def test_what_is_submitted_in_the_storage_becomes_work_and_only_ids_leave_
         assert "approve" not in history
 
 
+async def test_a_repeat_is_carried_out_though_the_request_before_it_is_sent_again(world: World) -> None:
+    """X07: the workflow of the request that had ended takes the signal for the repeat; the repeat is not forgotten."""
+    thread = {"thread_id": world.task_queue}
+    first = world.worker()
+    await (await world.runs.start("charge account-1, 1 times", request_id="r1", **thread)).outcome()
+    await asyncio.to_thread(first.end)
+    async with world.bank.agent() as agent:
+        await agent.submit("charge account-2, 1 times", request_id="r2", **thread)
+    await world.runs.start("charge account-1, 1 times", request_id="r1", **thread)
+    world.worker()
+    await until(lambda: len(world.bank.lines) == 2)
+
+
 async def test_a_policy_answers_a_question_that_nobody_answered(world: World) -> None:
     """X07: `question_seconds` of a run is a timer of its workflow."""
     world.worker()
