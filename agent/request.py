@@ -224,8 +224,9 @@ def is_unread(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether the run's state is still that of the request before the one of its thread's row, which has not
     begun, or whose first node has not ended.
     """
-    said, last = [message.id for message in values.get("messages") or ()], values.get("request")
-    read = said[: said.index(last) + 1] if last in said else said
+    read, last = [message.id for message in values.get("messages") or ()], values.get("request")
+    if last:
+        read = read[: read.index(last) + 1] if last in read else []
     queued = _queued_ids(row)
     return bool(queued) and queued[-1] not in read
 

@@ -298,12 +298,12 @@ async def _read_back(
 
 async def _find_input(
     graph: Compiled, thread_id: str, request: str
-) -> tuple[StateSnapshot | None, RunnableConfig | None] | None:
-    """Return the state with the last input of a request, and the next request's; None if the thread never had it.
+) -> tuple[StateSnapshot | None, RunnableConfig | None]:
+    """Return the state with the last input of a request, and the next request's.
 
-    A request that was cancelled before it began has no input: then it is that of the request before it, if there is
-    one. A request that took the place of others goes on from the state before them; what they left was stored just
-    before its input.
+    A request that was cancelled before it began has no input: then it is that of the request before it; None if there
+    is none, or the thread never had the request. A request that took the place of others goes on from the state before
+    them; what they left was stored just before its input.
     """
     known, later = known_ids((await graph.aget_state(make_config(thread_id))).values), None
     async for each in _read_back(graph, thread_id, source="input"):
@@ -312,18 +312,17 @@ async def _find_input(
         if follows or request in _given_in(each) or request in known - before:
             return each, later
         known, later = before, each.config
-    return (None, later) if request in known else None
+    return None, later
 
 
 async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
     """Return the last state of an earlier request. None if it is not kept."""
-    if found := await _find_input(graph, thread_id, request):
-        begin, later = found
-        async for each in _read_back(graph, thread_id, later):
-            if _is_state_of(each, request):
-                return each
-            if begin and each.config == begin.config and each.values.get("request") != request:
-                return None
+    begin, later = await _find_input(graph, thread_id, request)
+    async for each in _read_back(graph, thread_id, later):
+        if _is_state_of(each, request):
+            return each
+        if begin and each.config == begin.config and each.values.get("request") != request:
+            return None
     return None
 
 
@@ -332,22 +331,21 @@ async def _find_before(graph: Compiled, thread_id: str, request: str) -> Runnabl
 
     Raises ConfigError if no request began with this message.
     """
-    if found := await _find_input(graph, thread_id, request):
-        begin, later = found
-        if begin and request in _given_in(begin):
-            return begin.parent_config or begin.config
-        is_there, first = False, None
-        async for each in _read_back(graph, thread_id, later):
-            is_begin = begin is not None and each.config == begin.config
-            if is_there and request not in known_ids(each.values):
-                is_input = is_begin or request in _given_in(each)
-                return (each.parent_config or each.config) if is_input else each.config
-            is_its = each.values.get("request") == request
-            is_there, first = is_there or is_its, each.config
-            if is_begin and not is_its:
-                break
-        if is_there and first:
-            return first
+    begin, later = await _find_input(graph, thread_id, request)
+    if begin and request in _given_in(begin):
+        return begin.parent_config or begin.config
+    is_there, first = False, None
+    async for each in _read_back(graph, thread_id, later):
+        is_begin = begin is not None and each.config == begin.config
+        if is_there and request not in known_ids(each.values):
+            is_input = is_begin or request in _given_in(each)
+            return (each.parent_config or each.config) if is_input else each.config
+        is_its = each.values.get("request") == request
+        is_there, first = is_there or is_its, each.config
+        if is_begin and not is_its:
+            break
+    if is_there and first:
+        return first
     raise ConfigError(f"instead_of: no request of thread {thread_id!r} began with the message {request!r}")
 
 

@@ -544,6 +544,33 @@ async def test_requests_that_were_cancelled_before_they_began_stand_among_the_ot
         assert told == ["goal 3", "ok"]
 
 
+@pytest.mark.parametrize("is_followed", [False, True])
+@pytest.mark.parametrize("verb", ["start", "submit"])
+async def test_a_request_that_never_began_is_replaced_wherever_the_process_dies(verb: str, is_followed: bool) -> None:
+    """C06: by one that is sent again after a crash at any write; told as itself until it ends."""
+    model = ScriptedModel(roles={"triage": lambda *_: answer("ok")})
+
+    for at in itertools.count(1):
+        storage = open_storage("memory:")
+        agent = Agent(model, storage=storage)
+        await agent.submit("goal 1", thread_id="t", request_id="1")
+        await agent.cancel("t")
+        if is_followed:
+            await agent.start("goal 2", thread_id="t")
+        third: Any = {"goal": "goal 3", "thread_id": "t", "request_id": "3", "instead_of": "1"}
+        with suppress(StorageError, Crashed):
+            dying = Agent(model, storage=crashing(storage, crash := Crash(at)))
+            await getattr(dying, verb)(**third)
+            await dying.resume("t")
+        run = await agent.start(**third)
+        assert (run.status in ("running", "queued", "answered"), run.goal) == (True, "goal 3"), (at, run.problem)
+        run = run if run.outcome else await agent.resume("t")
+        said = [message.text for message in (await agent.conversation("t")).messages]
+        assert (run.answer, said, (await agent.info("t")).goals) == ("ok", ["goal 3", "ok"], ("goal 3",)), at
+        if len(crash.trace) < at:
+            break
+
+
 @pytest.mark.parametrize("undone", [False, True])
 async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tmp_path: Path) -> None:
     """F08: by the receipt and its file, of each request that left with it; not what was undone, and
