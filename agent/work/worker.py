@@ -33,6 +33,7 @@ from donewhen.agent.work.thread_rows import (
     OPEN,
     TRIES,
     ThreadInfo,
+    is_unsettled,
     read_info,
     time_text,
     update_row,
@@ -290,7 +291,7 @@ class Worker:
             self._set_aside(thread_id, f"{type(error).__name__}: {error}", now + SKIP_LACKING)
             with suppress(DoneWhenError):
                 if thread_id in running:
-                    await self._postpone(thread_id, error)
+                    await self._postpone(thread_id, error, swept=True)
 
     def _set_aside(self, thread_id: str, problem: str, until: float) -> None:
         """Skip for a while a thread that could not be read or completed: it is damaged, or the database went away."""
@@ -337,15 +338,17 @@ class Worker:
                 due = store.threads.now(1)
                 await store.threads.put(thread_id, {**row, "due": due, "problem": problem})
 
-    async def _postpone(self, thread_id: str, error: Exception) -> None:
+    async def _postpone(self, thread_id: str, error: Exception, *, swept: bool = False) -> None:
         """Retry later; after five retries, or if it can never work, leave it to a person.
 
         A question that the policy is to answer stays as it is asked: another worker may have what this one lacks.
+        `swept`: a sweep could not settle the run; only the first worker that says so counts.
         """
         async with self.storage.session(thread_id) as (_, store):
             row = await store.threads.get(thread_id) or {}
             status = row.get("status")
-            if status in ENDED or (status == "waiting" and row["due"] > store.threads.now()):
+            is_done = status in ENDED or (status == "waiting" and row["due"] > store.threads.now())
+            if is_done or (swept and not (row and is_unsettled(row))):
                 return  # another worker has continued it since, for instance while this one was frozen
             tries = int(row.get("tries") or 0) + 1
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)

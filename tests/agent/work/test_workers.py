@@ -788,17 +788,22 @@ async def test_a_sweep_finds_that_a_run_had_ended_when_its_worker_died(storage: 
 
 
 async def test_a_run_that_a_sweep_cannot_settle_is_left_to_a_person(storage: Any) -> None:
-    """R04: after five retries, as after any error, so that no thread is at work for ever."""
+    """R04: after five retries, as after any error, so that no thread is at work for ever; two workers that try at the
+    same time are one retry."""
+    both = asyncio.Barrier(2)
 
     async def settle(threads: Sequence[str], report: Any) -> None:
+        await both.wait()
         for each in threads:
             report(each, StorageError("its state is damaged"))
 
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
-        for _ in range(6):
+        for tries in range(1, 7):
             async with storage.writer() as (_, store):
                 await update_row(store, thread)
-                await Worker(storage, QUEUE, lambda _: nullcontext(agent), settle=settle)._sweep(store)
+                workers = [Worker(storage, QUEUE, lambda _: nullcontext(agent), settle=settle) for _ in range(2)]
+                await asyncio.gather(*(worker._sweep(store) for worker in workers))
                 row = await store.threads.get(thread) or {}
+                assert row["tries"] == tries
         assert (row["queue"], row["problem"]) == ("", "StorageError: its state is damaged")
