@@ -105,6 +105,7 @@ from donewhen.agent.work.thread_rows import (
     queue_of,
     read_info,
     read_left_answers,
+    read_spent,
     read_standing,
     requeue_given_up,
     requeue_untaken,
@@ -566,7 +567,8 @@ class Runner:
             change["answered"] = {}
         if run.status == "running" or is_not_begun(row, snapshot.values) or untaken:
             goal = _goal_for(row, run)
-            await write_crash(store, thread_id, row, self.notifier, by_itself=by_itself, goal=goal, **change)
+            change |= {"goal": goal, "spent": read_spent(row, run)}
+            await write_crash(store, thread_id, row, self.notifier, by_itself=by_itself, **change)
         else:
             await self.write_rest(store, run, snapshot.values, **change)
         return await store.threads.get(thread_id)

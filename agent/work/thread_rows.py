@@ -91,7 +91,7 @@ class ThreadInfo:
     code: str = ""
     """The `outcome.code` of a run that has ended."""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """What its last request had spent when it last waited or ended; empty before that."""
+    """What its last request had spent when it last waited, was stopped or ended; empty before that."""
     schedule: str = ""
     """The id of the schedule of which it is a run; "" if of none, or if the thread got another request since."""
     moment: str = ""
@@ -185,13 +185,18 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
     asked = _questions_of(store, run)
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
-    fields |= {"spent": dict(run.spent), "code": run.outcome["code"] if run.outcome else ""}
+    fields |= {"spent": read_spent(row, run), "code": run.outcome["code"] if run.outcome else ""}
     if run.outcome and run.status not in SUCCEEDED:
         fields["reason"] = _cut(conceal(run.outcome["reason"]), QUESTION_CHARS)
     if run.status == "running":  # it was drained, perhaps before it began: the row keeps its request
-        by_worker = {"status": "queued", "due": DUE_FIRST}
+        by_worker = {"status": "queued", "due": DUE_FIRST, "spent": fields["spent"]}
         fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED, "request": row.get("request")}
     await update_row(store, run.thread_id, row, tries=0, **asked, **fields, **change)
+
+
+def read_spent(row: Json, run: Run) -> Json:
+    """Return what the request of a thread's row has spent; `run` may still be that of the request before."""
+    return dict(run.spent) if queued_request(row) in ("", run.request) else {}
 
 
 async def write_crash(

@@ -107,6 +107,26 @@ async def test_the_goals_of_a_thread_are_there_once_after_any_crash() -> None:
             return
 
 
+async def test_a_queued_run_that_has_begun_says_what_it_spent() -> None:
+    """M11: so that after a drain it is told apart from one that never began, with nothing of the request before."""
+    storage = open_storage("memory:")
+
+    def work(*_: Any) -> Any:
+        agent.drain()
+        return call("look")
+
+    plan = submit_plan([{"content": "Look", "tools": ["look"]}])
+    model = ScriptedModel(roles={"triage": [answer("ok"), plan], "execute": work})
+    async with Agent(model, [look], storage=storage, settings={"confirm": "never"}) as agent:
+        await agent.start("first", thread_id="t")
+        await agent.submit("second", thread_id="t")
+        assert (await agent.info("t")).spent == {}
+        run = await agent.run_submitted("t")
+        info = await agent.info("t")
+    assert (run.status, info.status, info.spent) == ("queued", "queued", run.spent)
+    assert info.spent["model_calls"] == 2
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_all_that_reads_a_thread_agrees_at_every_moment(kind: str, tmp_path: Path) -> None:
     """M11: at each write around a worker, `get`, `info`, `threads` and `pending` say the same; nothing comes back."""
