@@ -238,7 +238,7 @@ def show_status(view: StorageView) -> Exit:
     ]
     view.finish(status, lines)
     served = {each["queue"] for each in status.get("workers") or ()}
-    idle = [queue for queue in status.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
+    idle = [queue for queue in status.get("queues") or () if queue not in served]
     for queue in () if view.json else idle:
         start = "donewhen worker" if queue == QUEUE else "agent.worker(), where the agent is made that submitted it"
         print(f"No worker serves {queue!r}; start one with: {start}", file=sys.stderr)

@@ -60,6 +60,7 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
     assert json.loads(shell("status", "--storage", url, "--json").stdout)["queues"] == {"agents": 1}
     with ScriptedModel(roles=roles) as model:
         assert asyncio.run(work()) == "waiting"
+        assert "No worker serves" not in shell("status", "--storage", url).stderr
         unanswered = shell("resume", "mine", "--storage", url)
         assert (unanswered.exit_code, "workers of 'agents'" in unanswered.stderr) == (Exit.USAGE, True)
         assert shell("resume", "mine", "--answer", "May", "--storage", url).stdout == "mine\n"
