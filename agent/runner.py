@@ -487,8 +487,8 @@ class Runner:
     graphs_executors: Executors | None = None
     """The executors with which the graph was built, if `executors` replaces them."""
     kept: str | None = None
-    """The message of the request to which an earlier call gave tools that `executors` has: another one has none of
-    these. "" for a request that has begun; None if there are no such tools.
+    """The message of the request to which an earlier call gave the tools that `executors` adds: another request begins
+    without them. "" if that one had begun before the call; None if there are no such tools.
     """
     cancels: CancelListener = field(default_factory=CancelListener)
     record: Callable[[Settings], Json] | None = None
@@ -513,7 +513,7 @@ class Runner:
         return self.settings if stored is None else keep_to(self.settings, stored)
 
     def _check_enforceable(self, settings: Settings) -> None:
-        """Raise ConfigError for hard constraints that name nothing known."""
+        """Raise ConfigError for hard constraints that cannot be enforced, and programs without their interpreter."""
         if problem := profile_problem(settings.profile, self.executors) or programs_problem(settings):
             raise ConfigError(f"settings: {problem}")
 
@@ -601,7 +601,7 @@ class Runner:
         return await self._fill(request)
 
     async def _check_tools(self, settings: Settings) -> None:
-        """Raise ConfigError for hard constraints and required criteria that name nothing known."""
+        """Raise ConfigError for settings that cannot be met here: constraints, programs, required criteria."""
         self._check_enforceable(settings)
         if problem := await criteria_problem(settings, self.executors):
             raise ConfigError(f"settings: {problem}")
@@ -634,7 +634,7 @@ class Runner:
     async def _read_delivered(self, thread_id: str, request: Request) -> Run | None:
         """Return the run of a busy thread if it has the request, by its id, or gets it soon; else None.
 
-        A thread that stays at work has another request. Its row may say so first because an earlier worker died.
+        A thread that is at work at two looks has another request. At the first, its row may be of a worker that died.
         """
         deadline, before = time.monotonic() + SUBMIT_PATIENCE, None
         while True:
@@ -805,7 +805,7 @@ class Runner:
     async def _keep_for_others(self, thread: HeldThread, run: Run, answers: Json) -> Run | None:
         """Keep the words of answers by somebody who is not asked; return the run, which waits on and says so.
 
-        None for other answers: the graph takes those, and what comes with them, also images and files.
+        None if the graph takes the answers: one of them counts, or is a message, which may have images and files.
         """
         _, error = read_understood(run, answers)
         given = [read_signed(answer) for answer in answers.values()]
@@ -1164,8 +1164,7 @@ class Runner:
         async with self.storage.writer() as (_, store):
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             at_work = await _is_taken(store, thread_id, answers)
-        # Else nobody works on it, or the holder is beginning its work, or ends without having seen the answers.
-        if not at_work:
+        if not at_work:  # nobody holds the thread, or who does just begins, or ends without having seen the answers
             await self._queue_left(thread_id, [] if lost else answers)
         if lost:
             raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
@@ -1192,7 +1191,7 @@ class Runner:
     ) -> tuple[Run, Json, Mapping[str, Any]]:
         """Return the run with its unanswered questions, its row, and its state.
 
-        The run is `running` if it is being or will be worked on.
+        The run is `running` if it is worked on or was cut off, and `queued` if an answer to it waits for a worker.
         """
         row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         check_begun(thread_id, row, snapshot.values)
@@ -1218,7 +1217,7 @@ class Runner:
         return request_of(row, snapshot.values), str((is_read and snapshot.values.get("goal")) or queued_goal(row))
 
     async def was_followed(self, thread_id: str, request: str) -> bool:
-        """Return whether another request came after this one; not while its own first node is at work."""
+        """Return whether another request came after this one. None did while its own first node is at work."""
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         said = (each.id for each in reversed(snapshot.values.get("messages") or ()) if isinstance(each, HumanMessage))
