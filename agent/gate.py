@@ -92,10 +92,10 @@ def address_answer(
     by: str | None = None,
     taken: Mapping[str, Any] | None = None,
 ) -> Json:
-    """Return the answer as `{question id: answer}`, each signed by who gives it, unless that is None: they are then.
+    """Return the answer as `{question id: answer}`, each signed by `by`; if that is None, they are signed already.
 
-    Raises StaleAnswer unless all these questions are open; it says what was decided on those of the run's state, and
-    who gave the answers that were `taken` and that the state does not have yet, by id.
+    `taken`: answers, by id, that a worker has and the run's state does not have yet. Raises StaleAnswer unless all
+    these questions are open; it says what was decided on them, or who answered, as far as state and `taken` know it.
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
