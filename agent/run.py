@@ -76,7 +76,7 @@ class Run:
         return str(self)
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
-        """Return the run without these questions."""
+        """Return the run with this status, and without these questions."""
         left = [pause for pause in self.pending if pause["id"] not in answered]
         asked = [cast(Pause, {**each, "interrupt_id": self.pending[0].get("interrupt_id", "")}) for each in left[:1]]
         problem = _problem_of(left) if self.pending else self.problem
