@@ -374,9 +374,9 @@ def queue_of(row: Json, own: str) -> str:
 async def enqueue(
     store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None, **more: Any
 ) -> None:
-    """Store work for the workers of a queue, from `at` on: a request, or `{answers, asks}`. The caller holds it.
+    """Store work for the workers of a queue, from `at` on: a request, or `{answers, asks}`.
 
-    `more` are other fields of the thread's row.
+    `more` are other fields of the thread's row. The caller holds the thread.
     """
     due = time_text(at) if at else DUE_NOW
     change: Json = {"request": work, "answered": {}}
@@ -402,11 +402,13 @@ async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers:
     Return the id of that question, or "".
     """
     space = _answer_space(thread_id)
-    for place, id in enumerate(ordered := sorted(answers)):  # one order for everybody: who is first is first at all
+    for place, id in enumerate(ordered := sorted(answers)):  # all go in one order: who is first at one, is at all
         others = {each: answers[each] for each in ordered if each != id}
         await store.put_new(space, id, {"answer": answers[id], "queue": queue, "others": others})
         row = (await _read_entries(store, thread_id, [id])).get(id)
-        first = {**row.get("others", {}), id: row["answer"]} if row else {}  # whose equal answers are not withdrawn
+        # With what came beside it: so a loss shows at the first question in common, before an equal answer of theirs
+        # could be withdrawn.
+        first = {**row.get("others", {}), id: row["answer"]} if row else {}
         lost = [each for each in ordered if each in first and first[each] != answers[each]]
         if lost or row is None:
             await withdraw_answers(store, thread_id, ordered[:place])
