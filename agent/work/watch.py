@@ -69,7 +69,7 @@ async def watch_run(
 
 
 def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
-    """Return the event number in a cursor; None, for the begin of the request, in a cursor of an older version."""
+    """Return the event number in a cursor; None, the beginning of the request, without one or in an old version's."""
     try:
         seen = json.loads(cursor) if cursor else {"of": thread_id}
     except (ValueError, TypeError):
