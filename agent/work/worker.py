@@ -83,13 +83,14 @@ class Worker:
     `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
     take turns: each owner's first thread comes before any second one. An owner's threads are taken in the order in
     which they were submitted; workers that reach for the same one at once go a little out of it. If a worker drains or
-    dies, the next worker that polls continues its runs. A run that raises an error is retried later, five times; then
-    it is left to a person (`resume`, or `submit` again), with the reason in `Run.problem`. Questions that are open for
-    `Settings.question_seconds` are answered as `on_question` says. An answer for which a worker lacks the tools stays
-    in the queue for as long as no worker has them: this one tries again after 30 seconds, with the tools that
-    `open_agent` gives it then, and `ThreadInfo.problem` (`agent.info`) says what is missing. An approved plan whose
-    tool is gone or changed goes on without that tool, and asks anew. The attribute `report`, a function of
-    yours, is called with a thread's id and what happens to it. Errors are logged as warnings of `donewhen.work`.
+    dies, the next worker that polls continues its runs. A run that raises an error is retried later, five times; then,
+    or at once where no retry helps, as if a key is missing, it is left to a person (`resume`, or `submit` again), with
+    the reason in `Run.problem`. Questions that are open for `Settings.question_seconds` are answered as `on_question`
+    says. An answer for which a worker lacks the tools stays in the queue for as long as no worker has them: this one
+    tries again after 30 seconds, with the tools that `open_agent` gives it then, and `ThreadInfo.problem`
+    (`agent.info`) says what is missing. An approved plan whose tool is gone or changed goes on without that tool, and
+    asks anew. The attribute `report`, a function of yours, is called with a thread's id and what happens to it. Errors
+    are logged as warnings of `donewhen.work`.
     """
 
     def __init__(
@@ -274,8 +275,8 @@ class Worker:
     async def _sweep(self, store: ThreadStore) -> None:
         """Settle the threads of the queue, and those without one, that dead workers left. Wake the notifier.
 
-        They run without a lock. A run of the queue that cannot be settled counts as a failed try; what cannot be read
-        is left alone for a while.
+        Their rows say `running`, and nobody holds them. One that cannot be settled is left alone for a while; for a
+        run of the queue that counts as a failed try.
         """
         if self._notifier:
             self._notifier.wake()
