@@ -388,8 +388,8 @@ class Schedules:
     ) -> str:
         """Submit the run of a time, with the row's `change`; after an interruption, the same id is submitted again.
 
-        A user may have taken the id for a thread of theirs; then another one is used. So it is if a person asks for
-        another run of this time; then `refused` are the statuses of earlier ones for which ScheduleError is raised. The
+        The id gets a number if a user took it for a thread of theirs, or a person asks for another run of this time.
+        `refused`: the statuses of earlier runs of it for which that raises ScheduleError; None if no person asks. The
         row has the run before the queue has it, and the change after that.
         """
         place = f"{row['id']} {_iso(moment)}"
