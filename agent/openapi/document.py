@@ -200,7 +200,7 @@ class Document:
                     raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
 
     def _names(self) -> dict[tuple[str, str], str]:
-        """Return the names of operations by path and method. Which of two equal ones gets a number goes by these."""
+        """Return operations' names by path and method; in that order, the second of two equal ones gets a number."""
         items = ((str(path), self._follow(item)) for path, item in self._document["paths"].items())
         found = [(path, method, self._follow(item[method])) for path, item in items for method in METHODS
                  if isinstance(item.get(method), Mapping) and method not in WITHOUT_TOOL]  # fmt: skip
