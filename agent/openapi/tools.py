@@ -147,12 +147,12 @@ def openapi_tools(
 
     **Results.** JSON, or text; of anything else size and type. A read that leads to further pages (`Link`,
     `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and
-    `total`; a list becomes `items`. The result of a 202 has `location` and `retry_after`: nobody waits or asks again by
-    itself. Where the document describes the result, fields with a `format`, an `id`, and those with the name of a path
-    parameter name something for later calls. A redirect is an error, except a 303, which counts as done. A change that
-    is read back has `status`, `result` and `read_back`. If an error came, or nothing, and the read shows the change all
-    the same, it has in place of the first two `answered`, the status (null: no answer came), and `error`, what was
-    said.
+    `total`; a list becomes `items`. The result of a 202 with a `Location` has `location` and `retry_after`, unless it
+    is a list or a text: nobody waits or asks again by itself. Where the document describes the result, fields with a
+    `format`, an `id`, and those with the name of a path parameter name something for later calls. A redirect is an
+    error, except a 303, which counts as done. A change that is read back has `status`, `result` and `read_back`. If an
+    error came, or nothing, and the read shows the change all the same, it has in place of the first two `answered`, the
+    status (null: no answer came), and `error`, what was said.
 
     **Effects.** GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by
     `x-effect`: a `POST /search` with `x-effect: read` is a read, which asks nobody, may be called while planning, and
