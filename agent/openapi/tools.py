@@ -204,7 +204,7 @@ def openapi_tools(
         each.name: readers[each.path] for each in operations if each.method in CHANGING and each.path in readers
     }
     operations = [each.with_version_filled_in() if each.name in reader_of else each for each in operations]
-    by_place = {(each.method, each.path): each for each in operations}
+    by_method_and_path = {(each.method, each.path): each for each in operations}
     named = {each.name for operation in operations for each in operation.parameters if each.place == "path"}
     made, checked = list[BaseTool](), dict[str, Operation]()
     for operation in operations:
@@ -214,7 +214,7 @@ def openapi_tools(
                     f"the document names no server with a host for {operation.name}: pass base_url='https://…'"
                 )
             reader = reader_of.get(operation.name)
-            back = find_way_back(operation, by_place) if read_back else None
+            back = find_way_back(operation, by_method_and_path) if read_back else None
             back_reader = readers.get(back.path) if back else None
             undo = (
                 ApiUndo(operation, back, partial(_object, api, back_reader), partial(_send_back, api, back_reader))
@@ -317,8 +317,8 @@ class _Api:
             unread = longest if len(content) > MOST_BYTES + longest else 0
             text = text[: min(MOST_BYTES, len(text) - unread)]
         status_line = f"{status} {answer.reason_phrase}".strip()
-        place = {name: hide_known(answer.headers.get(name, ""), secrets) for name in ("location", "retry-after")}
-        where, later = re.split("[?#]", place["location"])[0][:200], place["retry-after"][:40]
+        said = {name: hide_known(answer.headers.get(name, ""), secrets) for name in ("location", "retry-after")}
+        where, later = re.split("[?#]", said["location"])[0][:200], said["retry-after"][:40]
         if answer.is_error or (answer.has_redirect_location and status != 303):
             where = f", leading to {where}" if answer.has_redirect_location else ""
             later = f" (retry after {later})" if later else ""
@@ -813,7 +813,7 @@ def _beginning(text: str) -> str:
     return f"{text[:MOST_TOLD]}\n… ({len(text):,} characters in all, {digest(text)})"
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)[:300]
 
 
@@ -831,15 +831,15 @@ def _check(api: _Api, reader: Operation) -> BaseTool:
             raise ToolException("It is still there.")
         if not isinstance(wanted, dict):
             if _shows(current, wanted):
-                return f"it shows {_shown(wanted)}"
-            raise ToolException(f"It is {_shown(current)}, not {_shown(wanted)}.")
+                return f"it shows {_excerpt(wanted)}"
+            raise ToolException(f"It is {_excerpt(current)}, not {_excerpt(wanted)}.")
         if not isinstance(current, dict):
-            raise ToolException(f"It has no fields: {_shown(current)}.")
+            raise ToolException(f"It has no fields: {_excerpt(current)}.")
         wrong = [name for name, value in wanted.items() if not (name in current and _shows(current[name], value))]
         if wrong:
-            differences = (f"{name} is {_shown(current.get(name))}, not {_shown(wanted[name])}" for name in wrong)
+            differences = (f"{name} is {_excerpt(current.get(name))}, not {_excerpt(wanted[name])}" for name in wrong)
             raise ToolException(f"{'; '.join(differences)}.")
-        return f"it shows {_shown(wanted)}"
+        return f"it shows {_excerpt(wanted)}"
 
     of_path = [each for each in reader.parameters if each.place == "path"]
     schema: Json = {
