@@ -1096,8 +1096,8 @@ class Runner:
                     yield part
             return
         run = read_run(thread_id, snapshot, act.settings, self.form)
-        is_taken = not drained or _has_input(act.input, run, snapshot)
-        if is_taken or not await requeue_untaken(thread.store, thread_id):
+        has_input = not drained or _has_input(act.input, run, snapshot)
+        if has_input or not await requeue_untaken(thread.store, thread_id):
             call.run = await self.record_rest(thread, run, snapshot)
         if drained and (row := await thread.store.threads.get(thread_id)):
             call.run = run_now(thread_id, row, snapshot, self.form)
@@ -1163,7 +1163,7 @@ class Runner:
         answers = storable(understood)
         async with self.storage.writer() as (_, store):
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
-            at_work = await _is_taken(store, thread_id, answers)
+            at_work = await _is_at_work(store, thread_id, answers)
         if not at_work:  # nobody holds the thread, or who does just begins, or ends without having seen the answers
             await self._queue_left(thread_id, [] if lost else answers)
         if lost:
@@ -1182,7 +1182,7 @@ class Runner:
                         await _refuse_left(thread.store, thread_id, left)
         except ThreadBusy:
             async with self.storage.writer() as (_, store):
-                if not await _is_taken(store, thread_id, ids):
+                if not await _is_at_work(store, thread_id, ids):
                     await withdraw_answers(store, thread_id, ids)
                     raise
 
@@ -1461,7 +1461,7 @@ async def _cut_off(task: asyncio.Task[Any]) -> None:
         raise asyncio.CancelledError
 
 
-async def _is_taken(store: ThreadStore, thread_id: str, ids: Collection[str]) -> bool:
+async def _is_at_work(store: ThreadStore, thread_id: str, ids: Collection[str]) -> bool:
     """Return whether somebody works on a thread, who queues the answers left to these questions.
 
     Raises StaleAnswer if the worker has other answers to them.
