@@ -405,12 +405,12 @@ async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers:
     for place, id in enumerate(ordered := sorted(answers)):  # all go in one order: who is first at one, is at all
         others = {each: answers[each] for each in ordered if each != id}
         await store.put_new(space, id, {"answer": answers[id], "queue": queue, "others": others})
-        row = (await _read_entries(store, thread_id, [id])).get(id)
+        entry = (await _read_entries(store, thread_id, [id])).get(id)
         # With what came beside it: so a loss shows at the first question in common, before an equal answer of theirs
         # could be withdrawn.
-        first = {**row.get("others", {}), id: row["answer"]} if row else {}
+        first = {**entry.get("others", {}), id: entry["answer"]} if entry else {}
         lost = [each for each in ordered if each in first and first[each] != answers[each]]
-        if lost or row is None:
+        if lost or entry is None:
             await withdraw_answers(store, thread_id, ordered[:place])
             return (lost or [id])[0]
     return ""
@@ -428,7 +428,7 @@ async def _read_entries(store: ThreadStore, thread_id: str, ids: Iterable[str]) 
 async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
     """Return the entries of these questions, by id, that nobody moved to the row."""
     entries = await _read_entries(store, thread_id, ids)
-    return {id: row for id, row in entries.items() if not row.get("moved")}
+    return {id: entry for id, entry in entries.items() if not entry.get("moved")}
 
 
 async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
@@ -456,16 +456,16 @@ async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None
     """
     thread_id, before = run.thread_id, before or {}
     entries = await _read_entries(store, thread_id, [pause["id"] for pause in run.pending])
-    left = {id: row for id, row in entries.items() if not row.get("moved")}
+    left = {id: entry for id, entry in entries.items() if not entry.get("moved")}
     await withdraw_answers(store, thread_id, entries.keys() - left - before.keys())  # these are asked again
-    fresh = {id: row for id, row in left.items() if id not in before}
+    fresh = {id: entry for id, entry in left.items() if id not in before}
     if fresh or queue:
-        answers = {**before, **{id: row["answer"] for id, row in fresh.items()}}
-        queue = next((row["queue"] for row in fresh.values()), queue)
+        answers = {**before, **{id: entry["answer"] for id, entry in fresh.items()}}
+        queue = next((entry["queue"] for entry in fresh.values()), queue)
         asks, run = run.pending[0]["interrupt_id"], run.without(answers)
         await enqueue(store, thread_id, queue, {"answers": answers, "asks": asks}, **_questions_of(store, run))
-    for id, row in left.items():
-        await store.aput(_answer_space(thread_id), id, {**row, "moved": True}, index=False)
+    for id, entry in left.items():
+        await store.aput(_answer_space(thread_id), id, {**entry, "moved": True}, index=False)
     return run
 
 
