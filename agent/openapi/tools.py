@@ -147,8 +147,8 @@ def openapi_tools(
 
     **Results.** JSON, or text; of anything else size and type. A read that leads to further pages (`Link`,
     `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and
-    `total`; a list becomes `items`. The result of a 202 with a `Location` has `location` and `retry_after`, unless it
-    is a list or a text: nobody waits or asks again by itself. Where the document describes the result, fields with a
+    `total`. The result of a 202 with a `Location` has `location` and `retry_after`: nobody waits or asks again by
+    itself. In both, a list becomes `items`, and a text of a 202 `text`. Where the document describes the result, fields with a
     `format`, an `id`, and those with the name of a path parameter name something for later calls. A redirect is an
     error, except a 303, which counts as done. A change that is read back has `status`, `result` and `read_back`. If an
     error came, or nothing, and the read shows the change all the same, it has in place of the first two `answered`, the
@@ -341,8 +341,8 @@ class _Api:
             follow |= self._more_pages(operation, answer, secrets) if pages else {}
             if isinstance(value, dict):
                 return status, {**follow, **value}
-            return status, {"items": value, **follow} if follow and isinstance(value, list) and status != 202 else value
-        return status, text
+            return status, {"items": value, **follow} if follow and isinstance(value, list) else value
+        return status, {"text": text, **follow} if follow else text
 
     def _more_pages(self, operation: Operation, answer: "httpx.Response", secrets: Sequence[str]) -> Json:
         """Return what the headers of an answer say about further pages: what leads to the next, and how many there are.

@@ -945,16 +945,16 @@ async def test_what_an_api_does_later_names_its_status() -> None:
     key, and what the body says of itself stays."""
     place = {"Location": "/jobs/7?sig=abc", "Retry-After": "5"}
     follow = {"location": "/jobs/7", "retry_after": "5"}
-    bodies = iter([(None, {"status": "202 Accepted"}), ({"id": "j", "location": "here"}, {"id": "j"}), ([1], None)])
-    found = list[Any]()
+    bodies: Any = [
+        (None, {"status": "202 Accepted"}),
+        ({"id": "j", "location": "here"}, {"id": "j", "location": "here"}),
+    ]
+    bodies += [([1], {"items": [1]}), ("Accepted", {"text": "Accepted"})]
     with ApiServer() as server:
         tool = tools_of(ISSUES, server)["issues_create"]
         for body, wanted in bodies:
             server.answer = lambda _, body=body: (202, body, place)
-            found.append(await tool.ainvoke({"owner": "ann", "repo": "app", "title": "Crash"}))
-            if wanted is not None:
-                assert found[-1] == {**follow, **wanted, **(body or {})}
-        assert found[-1] == [1]
+            assert await tool.ainvoke({"owner": "ann", "repo": "app", "title": "Crash"}) == {**follow, **wanted}
         server.answer = lambda _: (201, None, place)
         assert await tool.ainvoke({"owner": "ann", "repo": "app", "title": "Crash"}) == "201 Created"
 
