@@ -1,7 +1,7 @@
-"""A plan as a person edits it: what the edit names changes, and what it leaves out stays as it was shown (C14).
+"""A plan as a person edits it: what the edit names changes, and a key that it leaves out stays as it was shown (C14).
 
-An edit takes something away by `none`, by no value, or by an empty list. What makes no sense is an error. Plans of
-models are read with more tolerance, in `written`.
+Lists are written whole: a step or criterion that is not listed is taken out. An edit takes a key away by `none`, by no
+value, or by an empty list. What makes no sense is an error. Plans of models are read with more tolerance, in `written`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
