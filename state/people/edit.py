@@ -1,8 +1,8 @@
 """A plan as a person edits it: YAML with explaining comments, read back and compared with what was shown.
 
 It is plain data: no anchors, no tags, no duplicate keys, and no more than a plan can hold. A plain `08:30`, `no` or
-`2026-01-01` is a text. JSON, and data from programs, are read as well. Nothing is guessed. What an edit leaves out
-stays as it was shown (`state/plan/edited.py`).
+`2026-01-01` is a text. JSON, and data from programs, are read as well. Nothing is guessed. What becomes of
+what an edit leaves out is in `state/plan/edited.py`.
 """
 
 import copy
