@@ -1,4 +1,4 @@
-"""Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts."""
+"""Consent to a plan: whether a person is asked, what of it was changed from outside, and how an approved one starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,10 +50,10 @@ class Proposal:
 
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
-    """Return the pause that shows the plan, or its approval if no consent is needed.
+    """Return the update with the pause that shows the plan, or with its approval if no consent is needed.
 
-    Against an approved plan only the difference needs consent; without one nobody is asked. A schedule always needs
-    it: only a person can confirm the time (P18).
+    Of a plan that replaces an approved one, only the difference needs consent; if there is no difference, nobody is
+    asked. A new schedule always needs it: only a person can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
     why, done = proposal.reasons, proposal.done
@@ -112,10 +112,10 @@ def _write_question(changes: list[str] | None, language: str) -> str:
 
 
 def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
-    """Return the pause that shows how the plan in state differs from the approved one, or None.
+    """Return the update for a plan in state that is not the approved one; None if it is that.
 
-    It does not matter who changed the plan. A change that needs no consent is accepted; one that breaks the rules is
-    undone.
+    It does not matter who changed the plan. A change that needs consent is shown, and any other is accepted. One that
+    breaks the rules is undone, or ends the run if no plan was approved.
     """
     approval, plan = values.get("approval"), values.get("plan") or {}
     if approval and plan.get("steps") and revision_of(plan) == approval["revision"]:
@@ -133,10 +133,10 @@ def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings)
 
 
 def activate_plan(values: Mapping[str, Any], at: str) -> Json:
-    """Return fresh records for the steps of a newly approved plan; {} if it is active already.
+    """Return the update that starts a newly approved plan, with fresh records of its steps; {} if it is active already.
 
-    Finished steps keep their records, as do waiting steps that did not change; steps that are no longer in the plan
-    end.
+    Finished steps keep their records, as do pending, ready and waiting steps that did not change; steps that are no
+    longer in the plan end.
     """
     approval, records = values.get("approval"), values.get("steps") or {}
     if not approval or approval.get("at_work"):
