@@ -1,4 +1,4 @@
-"""The pause after steps failed that others need."""
+"""The pause after steps failed, once nothing else of the plan can go on."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
