@@ -1,7 +1,8 @@
 """Turn plans in the forms of other systems into ours: who works on a step, how often it runs, other names of its parts.
 
-Only plans of models come here; what people write is read as it stands. Nothing of a plan is lost: a part that our form
-lacks goes into the text of its step, or into `speak`; if it fits there neither, it is a problem for the planner.
+Only plans of models come here; what people write is read as it stands. A part that our form lacks goes into the text of
+its step, or into `speak`; if it fits there neither, it is a problem for the planner. Left out are the model's thoughts,
+and what says nothing about the work, such as the keys of the call by which another system makes plans.
 """
 
 import json
