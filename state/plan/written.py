@@ -1,6 +1,6 @@
 """A plan as models and people write it: the form of a proposal, synonyms of its keys, and calls in place of steps.
 
-Nothing of a model's plan is dropped: before it comes here, `elsewhere` puts what our form lacks into its texts.
+Keys that our form lacks are dropped here. What a model wrote under them, `elsewhere` has put into texts before.
 """
 
 import json
