@@ -111,7 +111,7 @@ async def _hear(values: Mapping[str, Any], runtime: Runtime[Settings]) -> Json:
 
 
 def _changed(values: Mapping[str, Any], changes: Mapping[str, StepChange]) -> dict[str, StepChange]:
-    """Return these changed records, with the changes that follow from them."""
+    """Return these changes of records, each with what follows from its new status."""
     return {id: change_status(values["steps"][id], change, now()) for id, change in changes.items()}
 
 
@@ -274,7 +274,11 @@ def _last_seen(values: Json, id: str) -> str:
 
 
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
-    """Ask for more budget at a limit, or end the run; a deadline always ends it."""
+    """Ask for more budget at a limit, or end these steps.
+
+    The run ends with them, unless the limit is a step's own and `at_limit` is `deliver`. Nobody is asked about a
+    deadline.
+    """
     scope = move.scope
     language = values.get("language", "en")
     if move.key == "deadline":
