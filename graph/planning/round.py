@@ -71,7 +71,7 @@ async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableCo
 
 
 async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
-    """Phase 2: with thinking; only when triage asks for it, or when a plan failed (P03)."""
+    """Phase 2: with thinking; if triage asks for it, after a failure, or if a plan is to grow (P03)."""
     return await _plan_round(state, runtime, config, deps)
 
 
