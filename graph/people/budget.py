@@ -1,4 +1,4 @@
-"""Ask for more budget: what is done, what is left, and what continuing would take. Pure."""
+"""Ask for more budget: what is done, what is left, and what continuing would take."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ SELDOM = ("questions", "replans", "cached_tokens")
 
 @dataclass(frozen=True)
 class Account:
-    """The limits of a run or step, and what was spent of them."""
+    """The limits of a run, a step, planning or a day, and what was spent of them."""
 
     limits: Limits
     granted: Mapping[str, float]
