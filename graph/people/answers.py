@@ -142,8 +142,8 @@ def take_answer(
     """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
     Each is applied by itself, because each may be another person's. A question stays open if it is not answered, or if
-    its answer is not understood; then it has what is missing. `said`: all that was said to the run. `hears`: so were
-    the words of those who are not asked.
+    its answer is not understood; then it has what is missing. `said`: all that was said to the run. `hears`: what
+    those said who are not asked was kept.
     """
     pending, at = pauses[0], moment()
     by_id = {pause.id: pause for pause in pauses}
@@ -195,7 +195,7 @@ def missing_tools(
 def lacking_tools(
     values: Mapping[str, Any], pause: OpenPause, answer: Answer, executors: Executors, *, by: str, language: str = "en"
 ) -> str:
-    """Return which tools the answer needs and are not here, in English for the error of a program."""
+    """Return which tools the answer needs and are not here, as a sentence in this language."""
     if answer.kind not in ((*NEED_TOOLS, "declined") if by == "policy" else NEED_TOOLS):
         return ""
     steps = pause.tools_after(values, answer)
