@@ -107,7 +107,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     return {**changes, **update, "messages": messages, "spent": spent}
 
 
-async def _question(round: PlanningRound) -> Question:
+async def _request(round: PlanningRound) -> Question:
     """Return the request: instructions and tools, the brief, the rounds. What an earlier request had never changes."""
     state, deps, settings, form = round.state, round.deps, round.settings, round.form
     phase, cards = round.planning["phase"], await deps.executors.cards()
@@ -226,7 +226,7 @@ async def _answer(round: PlanningRound, message: AIMessage, decision: Decision) 
 
 
 PLANNER: Role[PlanningRound, Planning] = Role(
-    ask=_question,
+    ask=_request,
     read_text=_read_text,
     objections=_objections,
     handlers={
