@@ -154,7 +154,7 @@ def take_answer(
         pause = by_id[id]
         answer, by = _read_answer(pause, value_of_pause, settings, hears=hears)
         if isinstance(answer, Answer):
-            answer = lacking_tools(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
+            answer = missing_for(state, pause, answer, deps.executors, by=by, language=pause.spoken) or answer
         if isinstance(answer, Answer) and value_of_pause != OVERDUE:
             answer = pause.check(state, answer, deps, settings)
         if isinstance(answer, str) or answer.kind == "later":
@@ -188,11 +188,11 @@ def missing_tools(
     for id, answer_value in answers.items() if isinstance(answers, dict) else ():
         answer, by = _read_answer(by_id[id], answer_value, settings)
         if isinstance(answer, Answer):
-            lacking.append(lacking_tools(values, by_id[id], answer, executors, by=by))
+            lacking.append(missing_for(values, by_id[id], answer, executors, by=by))
     return "; ".join(filter(None, lacking))
 
 
-def lacking_tools(
+def missing_for(
     values: Mapping[str, Any], pause: OpenPause, answer: Answer, executors: Executors, *, by: str, language: str = "en"
 ) -> str:
     """Return which tools the answer needs and are not here, as a sentence in this language."""
