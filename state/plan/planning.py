@@ -28,7 +28,7 @@ GROWTH = (
     'own; give it a tool by its `id`. If it is right as it is, submit it unchanged: {"steps": [{"id": its id}]}. What '
     "was seen so far is under `<seen>` and can be cited."
 )
-PROMOTION = (
+AFTER_TWO_FAILURES = (
     "This was begun as one step, and that was not enough: make a plan of several steps, each with a proof of its own. "
     "What was seen so far is under `<seen>` and can be cited."
 )
@@ -234,7 +234,7 @@ def planning_start(values: Mapping[str, Any], settings: Settings) -> Json:
 def _mode_text(planning: PlanningRecord, settings: Settings) -> str:
     if has_step_at_work(planning):
         return GROWTH
-    return PROMOTION if failed_twice(planning) else FORCED.get(settings.wanted_mode, "")
+    return AFTER_TWO_FAILURES if failed_twice(planning) else FORCED.get(settings.wanted_mode, "")
 
 
 def standing_plan(values: Mapping[str, Any]) -> Json | None:
