@@ -79,31 +79,31 @@ def next_move(
 ) -> Move:
     """Decide the next move of a run. `writers` are the ids of steps that may write, `days` accounts of today."""
     plan, late = values["plan"], settings.is_late()
-    records: Records = values["steps"]
-    changes = block_unreachable(plan, records, values.get("language", "en"))
-    now: dict[str, StepRecord] = {
-        step["id"]: {**records[step["id"]], **changes.get(step["id"], StepChange())} for step in plan["steps"]
+    stored: Records = values["steps"]
+    changes = block_unreachable(plan, stored, values.get("language", "en"))
+    records: dict[str, StepRecord] = {
+        step["id"]: {**stored[step["id"]], **changes.get(step["id"], StepChange())} for step in plan["steps"]
     }
     spent = values.get("spent") or {}
     left = tightest(remaining(settings.limits, values.get("granted"), spent), *(day.left for day in days))
-    situation = Situation(plan, now, settings, left, days, spent, writers, changes)
-    if early := [id for id, record in now.items() if record["finished_task"]]:
+    situation = Situation(plan, records, settings, left, days, spent, writers, changes)
+    if early := [id for id, record in records.items() if record["finished_task"]]:
         # Only a person may drop steps of a plan that a person approved.
         bound = settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user"
-        open_steps = any(record["status"] not in FINAL for record in now.values())
-        if bound and not late and open_steps and not any(now[id]["let_go"] for id in early):
+        open_steps = any(record["status"] not in FINAL for record in records.values())
+        if bound and not late and open_steps and not any(records[id]["let_go"] for id in early):
             return situation.move("early", early)
         key = "finished_early" if open_steps else "worked"
-        return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
-    if growing := [id for id, record in now.items() if record["status"] == "ready" and record["code"] in GROWS]:
+        return situation.move("end", key=key, changes={**changes, **_skip_open_steps(records)})
+    if growing := [id for id, record in records.items() if record["status"] == "ready" and record["code"] in GROWS]:
         return situation.move("promote", growing)
-    done = {id for id, record in now.items() if record["status"] == "done"}
-    if ready := [id for id in steps_after(plan, done) if now[id]["status"] in ("pending", "ready")]:
+    done = {id for id, record in records.items() if record["status"] == "done"}
+    if ready := [id for id in steps_after(plan, done) if records[id]["status"] in ("pending", "ready")]:
         return _dispatch(situation, ready, late)
-    if waiting := [id for id, record in now.items() if record["status"] == "waiting"]:
+    if waiting := [id for id, record in records.items() if record["status"] == "waiting"]:
         # No answer helps after the deadline.
         return situation.move("budget", waiting, key="deadline") if late else situation.move("ask", waiting)
-    if failed := [id for id, record in now.items() if has_failed(record) and not record["handled"]]:
+    if failed := [id for id, record in records.items() if has_failed(record) and not record["handled"]]:
         return situation.move("failed", failed)
     return situation.move("end", key="worked")
 
