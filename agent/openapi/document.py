@@ -17,9 +17,9 @@ from referencing.exceptions import Unresolvable
 
 from donewhen.graph.tools.toolbox import legal_name
 from donewhen.state.errors import ToolError
+from donewhen.state.values import Json
 
 log: logging.Logger = logging.getLogger("donewhen.openapi")
-Json = dict[str, Any]
 Place = Literal["path", "query", "header", "cookie", "body"]
 
 PLACES = ("path", "query", "header", "cookie")

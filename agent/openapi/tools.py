@@ -27,7 +27,6 @@ from donewhen.agent.openapi.document import (
     MULTIPART,
     TEXT,
     Document,
-    Json,
     Operation,
     Parameter,
     load_document,
@@ -44,7 +43,7 @@ from donewhen.state.identity import schema_fields
 from donewhen.state.people.payload import comparable_text, text_difference
 from donewhen.state.proof.journal import digest
 from donewhen.state.secrets import conceal_json, hide_in_error, hide_known, is_secret_name
-from donewhen.state.values import is_too_deep, same_json
+from donewhen.state.values import Json, is_too_deep, same_json
 
 if TYPE_CHECKING:
     import httpx
@@ -148,11 +147,11 @@ def openapi_tools(
     **Results.** JSON, or text; of anything else size and type. A read that leads to further pages (`Link`,
     `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and
     `total`. The result of a 202 with a `Location` has `location` and `retry_after`: nobody waits or asks again by
-    itself. In both, a list becomes `items`, and a text of a 202 `text`. Where the document describes the result, fields with a
-    `format`, an `id`, and those with the name of a path parameter name something for later calls. A redirect is an
-    error, except a 303, which counts as done. A change that is read back has `status`, `result` and `read_back`. If an
-    error came, or nothing, and the read shows the change all the same, it has in place of the first two `answered`, the
-    status (null: no answer came), and `error`, what was said.
+    itself. In both, a list becomes `items`, and a text of a 202 `text`. Where the document describes the result,
+    fields with a `format`, an `id`, and those with the name of a path parameter name something for later calls. A
+    redirect is an error, except a 303, which counts as done. A change that is read back has `status`, `result` and
+    `read_back`. If an error came, or nothing, and the read shows the change all the same, it has in place of the
+    first two `answered`, the status (null: no answer came), and `error`, what was said.
 
     **Effects.** GET and HEAD read, PUT and DELETE are idempotent, others write, unless the operation says it by
     `x-effect`: a `POST /search` with `x-effect: read` is a read, which asks nobody, may be called while planning, and

@@ -12,11 +12,11 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.openapi.document import Json, Operation
+from donewhen.agent.openapi.document import Operation
 from donewhen.graph.tools.changes import HOLDS_CREDENTIAL, Keeper, Result, keeper
 from donewhen.graph.tools.rendering import describe_error
 from donewhen.state.secrets import REDACTED
-from donewhen.state.values import same_json
+from donewhen.state.values import Json, same_json
 
 GONE: Any = object()
 """Stands for an object that is not there."""

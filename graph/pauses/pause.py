@@ -246,17 +246,16 @@ class OpenPause(BaseModel):
         ways = self.ways_to_answer() if choices else []
         return "\n\n".join(filter(None, (self.wording(), *self.details(), *ways, self.hint())))
 
-    def message_text(self, *, choices: bool = True, whole: bool = False) -> str:
+    def message_text(self, *, choices: bool = True) -> str:
         """Return the text of the pause's message in the conversation.
 
-        Without `choices`, the options and the fields of a form are left out, for somebody who draws them. `whole`: with
-        what the person has read already.
+        Without `choices`, the options and the fields of a form are left out, for somebody who draws them.
         """
         return self.with_problem(self.question_text(choices=choices))
 
     def text(self, *, whole: bool = False) -> str:
-        """Return all that a person needs to answer, as Markdown in their language."""
-        return self.message_text(whole=whole)
+        """Return all that a person needs to answer, as Markdown in their language; `whole`: also what they know."""
+        return self.message_text()
 
     def with_problem(self, text: str) -> str:
         """Return a text between what is wrong with the last answer, or who is asked, and the other open questions.

@@ -18,7 +18,7 @@ from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decod
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
-from donewhen.state.plan.revise import difference, moved_tools, shown_tools
+from donewhen.state.plan.revise import moved_tools, plan_changes, shown_tools
 from donewhen.state.plan.rules import broken_rules
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
@@ -67,9 +67,9 @@ class PlanPause(PermissionPause):
         """Return the plan."""
         return [plan_text(self.dump()).strip()]
 
-    def message_text(self, *, choices: bool = True, whole: bool = False) -> str:
-        """Return the plan with its title. One that the person has seen is not written again, except as a `whole`."""
-        return self._message(whole=whole)
+    def message_text(self, *, choices: bool = True) -> str:
+        """Return the plan with its title. One that the person has seen is not written again."""
+        return self._message()
 
     def text(self, *, whole: bool = False) -> str:
         """Return the text in this order: problem of or reply to the last answer, planner's words, plan, question.
@@ -78,7 +78,7 @@ class PlanPause(PermissionPause):
         """
         return self._message(self.speak, whole=whole)
 
-    def _message(self, speak: str = "", *, whole: bool) -> str:
+    def _message(self, speak: str = "", *, whole: bool = False) -> str:
         if not whole and (self.reply or self.problem):
             parts = [f"{say(self.spoken, 'plan', 'unchanged')} {self.wording()}"]
         else:
@@ -215,7 +215,7 @@ class PlanPause(PermissionPause):
             assert plan is not None
             more = {key: amount - self.limits[key] for key, amount in answer.amounts.items()}
             granted: Json = {"granted": more} if more else {}
-            row |= {"changes": difference(self.plan, plan, self.spoken)} if answer.kind == "edit" else {}
+            row |= {"changes": plan_changes(self.plan, plan, self.spoken)} if answer.kind == "edit" else {}
             if plan.get("schedule") not in (None, self.plan.get("schedule")):  # `advance` shows it with its times
                 return {"approvals": [row], "plan": plan, **granted}
             before = approval["plan"] if approval else None

@@ -14,7 +14,7 @@ from donewhen.state.language.texts import option_texts, say, say_why
 from donewhen.state.ledger import with_granted
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import finished_rows
-from donewhen.state.plan.revise import difference
+from donewhen.state.plan.revise import plan_changes
 from donewhen.state.plan.schedule import next_moments
 from donewhen.state.plan.steps import fresh_records
 from donewhen.state.proof.outcome import done_in_steps
@@ -57,7 +57,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
     why, done = proposal.reasons, proposal.done
-    changes = difference(approval["plan"], plan, language, why, done, numbered=True) if approval else None
+    changes = plan_changes(approval["plan"], plan, language, why, done, numbered=True) if approval else None
     effects, approved = plan_effects(plan, deps, settings), approval["plan"] if approval else None
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None

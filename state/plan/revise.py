@@ -184,7 +184,7 @@ def _revise_goal(written: Sequence[Json], steps: Sequence[Json], let_go: Collect
     return [*kept, *(criterion for text, criterion in new.items() if text not in words)]
 
 
-def difference(
+def plan_changes(
     approved: Mapping[str, Any],
     plan: Mapping[str, Any],
     language: str = "en",

@@ -14,7 +14,7 @@ SILENT_ROUNDS = 5
 """Rounds without anything new after which the model and the user are told."""
 
 
-FOR_ROUNDS, FOR_WRITE, FAILED_TWICE = "promoted:rounds", "promoted:write", "promoted:failed"
+FOR_ROUNDS, FOR_WRITE = "promoted:rounds", "promoted:write"
 GROWS = (FOR_ROUNDS, FOR_WRITE)
 """Codes with which the only step of a plan stops, at work, so that the plan can grow (Q74)."""
 BLOCKED = "gave_up:blocked"
