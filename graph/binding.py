@@ -20,6 +20,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, with_settings
 from donewhen.graph.day_budget import charging
+from donewhen.graph.early_answers import refuse_early_answer
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
@@ -90,6 +91,8 @@ class Node(Runnable[Any, Any]):
                 stored = migrate_inside(input, inputs["version"])
             seen = with_inputs(stored, inputs)
         else:
+            if config and self.name not in ("confirm", "ask_user"):
+                await refuse_early_answer(config)
             deps, stored = self._deps.of_run(), migrate(input)
             seen = stored
         runtime = with_settings(get_runtime(), deps)
@@ -213,6 +216,8 @@ class Subgraph(RunnableLambda[Any, Any]):
             return _without_empty(self._graph.invoke(started, config, **options))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        if config:
+            await refuse_early_answer(config)
         with self._inputs_given(input, config) as started:
             return _without_empty(await self._graph.ainvoke(started, config, **options))
 

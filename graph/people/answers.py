@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
+from donewhen.graph.early_answers import drop_early_answer, forget_answer
 from donewhen.graph.events import moment, thread_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
@@ -23,7 +24,6 @@ from donewhen.graph.people.pauses import (
     PURPOSE_CHARS,
     close_pause,
     current_pause,
-    drop_early_answer,
     keep_open,
     note_problem,
     open_pauses,
@@ -75,6 +75,8 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
         said = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
         pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=said[:PURPOSE_CHARS]))
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
+    if not answered_at_once and "|" in str((config.get("configurable") or {}).get("checkpoint_ns", "")):
+        await forget_answer(config)
     if not (sent := _messages_in(pauses, value)):
         return await _take(state, pauses, value, deps, runtime, user)
     state = {**state, "messages": [*state["messages"], *sent]}  # as if they had been typed

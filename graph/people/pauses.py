@@ -1,14 +1,11 @@
 """Pauses: which are open, their ids, and the messages that show them in the conversation."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
@@ -17,11 +14,9 @@ from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.graph.sync import run_in_thread
 from donewhen.state.channels import OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
-from donewhen.state.private_langgraph import CHECKPOINTER_KEY, INTERRUPT, NULL_TASK_ID, RESUME, SCRATCHPAD_KEY
 from donewhen.state.proof.journal import same_question
 from donewhen.state.records import Meanwhile
 from donewhen.state.statuses import record_of
@@ -82,53 +77,6 @@ def wait_for_answer(pending: OpenPause) -> Any:
     except GraphInterrupt as unanswered:
         shown = pending.payload()
         raise GraphInterrupt([replace(each, value=shown) for each in unanswered.args[0]]) from None
-
-
-async def drop_early_answer(config: RunnableConfig) -> Any:
-    """Drop a plain answer if the question that would take it was never shown, and return it; None if there is none.
-
-    LangGraph gives a plain answer to the next interrupt. In a graph within another that may be a later question: the
-    answer stays in the outer checkpoint until our node ends, and work that was cut off has no open question at all.
-    """
-    place = config.get("configurable") or {}
-    saver, scratchpad = place.get(CHECKPOINTER_KEY), place[SCRATCHPAD_KEY]
-    is_inner = "|" in str(place.get("checkpoint_ns", ""))
-    if not isinstance(saver, BaseCheckpointSaver) or not (is_inner or scratchpad.get_null_resume(False)):
-        return None
-    if await _was_shown(saver, place):
-        return None
-    early = scratchpad.get_null_resume(True)
-    at = _checkpoint_of("", place)
-    nothing = [(RESUME, None)]
-    await _on_saver(
-        partial(saver.aput_writes, at, nothing, NULL_TASK_ID), partial(saver.put_writes, at, nothing, NULL_TASK_ID)
-    )
-    return early
-
-
-async def _was_shown(saver: BaseCheckpointSaver[Any], place: Mapping[str, Any]) -> bool:
-    """Return whether the question of the running task was shown, or is that of a state which somebody wrote by hand."""
-    namespace, _, task = str(place["checkpoint_ns"]).rpartition("|")
-    at = _checkpoint_of(namespace, place)
-    stored = await _on_saver(partial(saver.aget_tuple, at), partial(saver.get_tuple, at))
-    if stored is None:
-        return False
-    shown = {id for id, channel, _ in stored.pending_writes or () if channel == INTERRUPT}
-    return stored.metadata.get("source") != "loop" or task.rpartition(":")[2] in shown
-
-
-def _checkpoint_of(namespace: str, place: Mapping[str, Any]) -> RunnableConfig:
-    """Return the configuration of the checkpoint at which the graph of this namespace works."""
-    id = (place.get("checkpoint_map") or {}).get(namespace)
-    return {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": id}}
-
-
-async def _on_saver(work: Callable[[], Awaitable[Any]], blocking: Callable[[], Any]) -> Any:
-    """Return what a checkpointer's method returns; one without async methods is asked in a thread."""
-    try:
-        return await work()
-    except NotImplementedError:
-        return await run_in_thread(blocking)
 
 
 def note_problem(values: Mapping[str, Any], pause: OpenPause, problem: str, value: Any) -> Json:

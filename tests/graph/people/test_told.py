@@ -163,7 +163,7 @@ async def test_words_to_a_run_that_does_not_work_yet_are_followed_when_it_does()
     assert "In euros." in scripted.requests[0].text
     await agent.tell("t", "Yes, but briefly.")
     assert (await agent.get("t")).pending == run.pending
-    assert (await agent.resume(run, "yes")).status == "running"
+    assert (await agent.resume(run, "yes")).status == "queued"
     assert "Yes, but briefly." in requests(scripted, "s1")[0].text
     await agent.tell("t", "With a table.")
     run = await agent.resume("t")

@@ -1,0 +1,75 @@
+"""Plain answers that come before their question: LangGraph gives one to whatever interrupts next.
+
+Within another graph that may be the question of a later node, because the answer stays in the outer checkpoint until
+our node of that graph ends. After work was cut off, no question is open at all.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools.effects import WITHIN
+from donewhen.state.errors import StaleAnswer
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY, INTERRUPT, NULL_TASK_ID, RESUME, SCRATCHPAD_KEY
+
+
+async def refuse_early_answer(config: RunnableConfig) -> None:
+    """Raise StaleAnswer if a plain answer is left when a node begins that asks nothing."""
+    place = config.get("configurable") or {}
+    if SCRATCHPAD_KEY not in place or WITHIN in place or (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
+        return
+    await forget_answer(config)
+    raise StaleAnswer(
+        f"thread {place['thread_id']}: nothing waits for {early!r:.100}: it was stopped at work, and its questions are "
+        "answered. With None it goes on; a question of another node is answered by its id"
+    )
+
+
+async def drop_early_answer(config: RunnableConfig) -> Any:
+    """Drop a plain answer if the question that would take it was never shown, and return it; None if there is none."""
+    place = config.get("configurable") or {}
+    saver, scratchpad = place.get(CHECKPOINTER_KEY), place[SCRATCHPAD_KEY]
+    if not isinstance(saver, BaseCheckpointSaver) or scratchpad.get_null_resume(False) is None:
+        return None
+    namespace, _, task = str(place["checkpoint_ns"]).rpartition("|")
+    if stored := await _read(namespace, saver, place):
+        shown = {id for id, channel, _ in stored.pending_writes or () if channel == INTERRUPT}
+        if task.rpartition(":")[2] in shown or stored.metadata.get("source") != "loop":  # or was written by hand
+            return None
+    if (early := scratchpad.get_null_resume(True)) is not None:
+        await forget_answer(config)
+    return early
+
+
+async def forget_answer(config: RunnableConfig) -> None:
+    """Take a plain answer out of the outermost checkpoint, so that nothing else is given it later."""
+    place, nothing = config.get("configurable") or {}, [(RESUME, None)]
+    if isinstance(saver := place.get(CHECKPOINTER_KEY), BaseCheckpointSaver):
+        at = _checkpoint_of("", place)
+        await _on_saver(
+            partial(saver.aput_writes, at, nothing, NULL_TASK_ID), partial(saver.put_writes, at, nothing, NULL_TASK_ID)
+        )
+
+
+async def _read(namespace: str, saver: BaseCheckpointSaver[Any], place: Mapping[str, Any]) -> Any:
+    """Return the stored checkpoint at which the graph of this namespace works; None if it is not stored."""
+    at = _checkpoint_of(namespace, place)
+    return await _on_saver(partial(saver.aget_tuple, at), partial(saver.get_tuple, at))
+
+
+def _checkpoint_of(namespace: str, place: Mapping[str, Any]) -> RunnableConfig:
+    """Return the configuration of the checkpoint at which the graph of this namespace works."""
+    id = (place.get("checkpoint_map") or {}).get(namespace)
+    return {"configurable": {"thread_id": place["thread_id"], "checkpoint_ns": namespace, "checkpoint_id": id}}
+
+
+async def _on_saver(work: Callable[[], Awaitable[Any]], blocking: Callable[[], Any]) -> Any:
+    """Return what a checkpointer's method returns; one without async methods is asked in a thread."""
+    try:
+        return await work()
+    except NotImplementedError:
+        return await run_in_thread(blocking)
