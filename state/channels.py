@@ -33,6 +33,8 @@ SPEECH_PREFIX = "said_"
 """The id prefix of messages in which planner and steps speak while they work; models are not shown them again."""
 TASK = "task"
 """The name of the call that shows a step in the conversation."""
+ANSWERED_BY = "donewhen_answered_by"
+"""Names, in `additional_kwargs`, who alone was asked, in the result of a question's call that has their answer."""
 OWN_WORDS = "donewhen_own_words"
 """Marks, in `additional_kwargs`, the result of a call in the conversation that is a word of the runtime."""
 Item = TypeVar("Item")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.prompts import brief, section
-from donewhen.state.channels import OWN_WORDS, SPEECH_PREFIX, TASK
+from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, SPEECH_PREFIX, TASK
 from donewhen.state.records import PLAN_ACTION
 from donewhen.state.values import with_name
 
@@ -71,7 +71,8 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
         if message.name == TASK:
             return Saying(False, f"(a step) {_cut(text, RESULT_CHARS)}")
         typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
-        return None if typed else Saying(True, _cut(text, SAID_CHARS))
+        by = message.additional_kwargs.get(ANSWERED_BY)
+        return None if typed else Saying(True, with_name(by, _cut(text, SAID_CHARS)))
     if not isinstance(message, AIMessage) or str(message.id).startswith(SPEECH_PREFIX):
         return None
     if not message.tool_calls:

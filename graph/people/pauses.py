@@ -14,7 +14,7 @@ from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.state.channels import OWN_WORDS, Json, RunState
+from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
 from donewhen.state.proof.journal import same_question
@@ -41,8 +41,9 @@ def close_pause(
     """
     call = pending.tool_call_id
     is_closed = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
-    own: Json = {} if answered else {OWN_WORDS: True}
-    return [] if is_closed else [ToolMessage(text, tool_call_id=call, name=pending.action, additional_kwargs=own)]
+    asked: Json = {ANSWERED_BY: pending.answered_by} if pending.answered_by else {}
+    marks = asked if answered else {OWN_WORDS: True}
+    return [] if is_closed else [ToolMessage(text, tool_call_id=call, name=pending.action, additional_kwargs=marks)]
 
 
 def with_fresh_call(messages: Sequence[BaseMessage], pending: OpenPause) -> OpenPause:

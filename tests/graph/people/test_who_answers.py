@@ -260,6 +260,18 @@ async def test_the_operators_reason_reaches_the_model() -> None:
     assert till.paid == []
 
 
+async def test_a_later_request_reads_whose_words_the_operators_were() -> None:
+    """H13: they are not the customer's, whose words the model follows."""
+    till = Till(
+        lambda messages, _: call("give_up", kind="failed", reason="no") if "fraud" in str(messages) else pays(400)
+    )
+    await till.agent.resume(await till.asks(), "No. She is on the fraud list.", by="operator:anna")
+    await till.agent.start("What happened to my refund?", thread_id="t", owner="mira")
+    said = till.model.requests[-1].text
+    assert "<user>\noperator: No. She is on the fraud list.\n</user>" in said
+    assert "<user>\nRefund 400 of order 17\n</user>" in said
+
+
 async def test_an_edit_has_its_reason_and_its_author() -> None:
     """H13: the words with an edit go to the model and the receipt, with who was asked; of two edits of a call, the last
     counts. An edit that changes nothing, and approval with words, are asked back; so is an edited plan with words."""
