@@ -14,15 +14,24 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.state.errors import StaleAnswer
+from donewhen.state.people.answers import AnswerShape, read_shape, read_signed
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, INTERRUPT, NULL_TASK_ID, RESUME, SCRATCHPAD_KEY
 
 
 async def refuse_early_answer(config: RunnableConfig) -> None:
-    """Raise StaleAnswer if a plain answer is left when a node begins that asks nothing."""
+    """Raise StaleAnswer if, in an outer graph, a plain answer is left when a node of ours begins that asks nothing.
+
+    Without an outer graph LangGraph drops it. An approval that comes once more is dropped: pages that were stopped send
+    it to go on.
+    """
     place = config.get("configurable") or {}
-    if SCRATCHPAD_KEY not in place or WITHIN in place or (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
+    is_inner = "|" in str(place.get("checkpoint_ns", "")) and SCRATCHPAD_KEY in place and WITHIN not in place
+    if not is_inner or (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
         return
     await forget_answer(config)
+    shape = read_shape(read_signed(early)[0])
+    if isinstance(shape, AnswerShape) and (shape.verb, shape.text) in (("approve", ""), ("text", "approve")):
+        return
     raise StaleAnswer(
         f"thread {place['thread_id']}: nothing waits for {early!r:.100}: it was stopped at work, and its questions are "
         "answered. With None it goes on; a question of another node is answered by its id"

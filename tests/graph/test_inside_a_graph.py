@@ -250,11 +250,10 @@ async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: b
     working.cancel()
     await asyncio.wait([working])
     looked = True
-    for word in ("approve", "reject"):
-        with pytest.raises(StaleAnswer, match="nothing waits for"):
-            await outer.ainvoke(Command(resume=word), config("t"))
-    for _ in range(2):
-        assert ((await outer.ainvoke(None, config("t")))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
+    with pytest.raises(StaleAnswer, match="nothing waits for"):
+        await outer.ainvoke(Command(resume="reject"), config("t"))
+    for given in (Command(resume="approve"), None):
+        assert ((await outer.ainvoke(given, config("t")))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
     out = await outer.ainvoke(Command(resume="approve"), config("t"))
     assert ("__interrupt__" in out, paid) == (False, [400.0])
 
