@@ -109,7 +109,7 @@ class ThreadStatus:
     """When the policy answers the open questions; "" if only people do."""
 
 
-class Outcome(TypedDict):
+class WorkflowOutcome(TypedDict):
     """How a run ended; `Agent.get` has its answer and receipt."""
 
     thread_id: str
@@ -226,7 +226,7 @@ class ThreadWorkflow:
         self._reason: str | None = None
 
     @workflow.run
-    async def run(self, order: Order) -> Outcome:
+    async def run(self, order: Order) -> WorkflowOutcome:
         """Carry the thread on until it ends. If it is cancelled, here or in Temporal, end it in DoneWhen's way."""
         order.request_id = order.request_id or workflow.info().workflow_id
         self._carrying = asyncio.create_task(self._carry_on(order))
@@ -467,7 +467,7 @@ class RunHandle:
             async with self._errors(ResumeError):
                 await self._workflow.signal(ThreadWorkflow.cancel, reason)
 
-    async def outcome(self) -> Outcome:
+    async def outcome(self) -> WorkflowOutcome:
         """Wait until the run has ended. Raises what the agent raised where it refused the request.
 
         In an activity this may take days: give that a `start_to_close_timeout` as long, call `activity.heartbeat()`
@@ -476,7 +476,7 @@ class RunHandle:
         raises Temporal's `WorkflowFailureError`; the thread stays as it is, and `TemporalRuns.look` goes on with it.
         """
         async with self._errors():
-            ended: Outcome = await self._workflow.result()
+            ended: WorkflowOutcome = await self._workflow.result()
         return ended
 
     @asynccontextmanager

@@ -213,9 +213,11 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
 
 def _is_unwanted(values: Json, id: str) -> bool:
     """Return whether a step ended because of what a person said since the plan was approved: that is no failure."""
-    approved = [row["at"] for row in values["approvals"] if "approved_revision" in row][-1]
-    record, said = values["steps"][id], (*values["steps"][id]["heard"], *user_statements(values))
-    return record["code"] == UNWANTED and any(each["at"] > approved for each in said)
+    record = values["steps"][id]
+    if record["code"] != UNWANTED:
+        return False
+    approved = max((row["at"] for row in values["approvals"] if "approved_revision" in row), default="")
+    return any(each["at"] > approved for each in (*record["heard"], *user_statements(values)))
 
 
 def _failed_twice(values: Json, move: Move, settings: Settings) -> bool:

@@ -76,8 +76,10 @@ class Node(Runnable[Any, Any]):
     every node.
     """
 
-    def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
+    def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None, *, asks: bool = False) -> None:
+        """`asks`: the node waits for a person, and takes what the graph is resumed with."""
         self.name: str | None = node.__name__
+        self._asks = asks
         self._node = node
         self._deps = deps
         self._takes_config = "config" in inspect.signature(node).parameters
@@ -91,7 +93,7 @@ class Node(Runnable[Any, Any]):
                 stored = migrate_inside(input, inputs["version"])
             seen = with_inputs(stored, inputs)
         else:
-            if config and self.name not in ("confirm", "ask_user"):
+            if config and not self._asks:
                 await refuse_early_answer(config)
             deps, stored = self._deps.of_run(), migrate(input)
             seen = stored

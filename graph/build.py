@@ -90,10 +90,10 @@ def build_graph(
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", Node(receive, deps))
     graph.add_node("plan", build_plan(deps))
-    graph.add_node("confirm", Node(confirm, deps))
+    graph.add_node("confirm", Node(confirm, deps, asks=True))
     graph.add_node("advance", Node(advance, deps))
     graph.add_node("execute", build_execute(deps))
-    graph.add_node("ask_user", Node(ask_user, deps))
+    graph.add_node("ask_user", Node(ask_user, deps, asks=True))
     graph.add_node("deliver", Node(deliver, deps))
     add_route(
         graph, START, after_start,

@@ -14,7 +14,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_note, emit_verdicts, now, thread_of
-from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
 from donewhen.graph.llm.history import observation_limit
 from donewhen.graph.llm.output import OutputForm, form_of
@@ -169,12 +169,12 @@ class Delivery(Talk[str]):
         """Return the empty text: no answer was accepted."""
         return ""
 
-    async def question(self) -> Question:
+    async def question(self) -> ModelRequest:
         """Return the request: the receipt of what was done, and the answers that were sent back."""
         self.legal = DELIVER
         criteria = (self.values.get("plan") or {}).get("done_when")
         own = self.form.tools if self.form else {} if criteria else {"deliver": plain_deliver_tool()}
-        return Question(
+        return ModelRequest(
             "deliver",
             self.messages,
             control_tools(DELIVER, own),

@@ -18,6 +18,11 @@ from donewhen.state.people.answers import AnswerShape, read_shape, read_signed
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, INTERRUPT, NULL_TASK_ID, RESUME, SCRATCHPAD_KEY
 
 
+def is_in_outer_graph(config: RunnableConfig) -> bool:
+    """Return whether a node of our graph runs within another graph."""
+    return "|" in str((config.get("configurable") or {}).get("checkpoint_ns", ""))
+
+
 async def refuse_early_answer(config: RunnableConfig) -> None:
     """Raise StaleAnswer if, in an outer graph, a plain answer is left when a node of ours begins that asks nothing.
 
@@ -25,8 +30,9 @@ async def refuse_early_answer(config: RunnableConfig) -> None:
     it to go on.
     """
     place = config.get("configurable") or {}
-    is_inner = "|" in str(place.get("checkpoint_ns", "")) and SCRATCHPAD_KEY in place and WITHIN not in place
-    if not is_inner or (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
+    if not is_in_outer_graph(config) or SCRATCHPAD_KEY not in place or WITHIN in place:
+        return
+    if (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
         return
     await forget_answer(config)
     shape = read_shape(read_signed(early)[0])

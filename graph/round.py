@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import DayLimitReached
 from donewhen.graph.events import emit, emit_charge
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.graph.llm.endings import reached_limit
 from donewhen.graph.llm.history import calls_natively, reply_messages, storable_reply
 from donewhen.graph.llm.reply import Decision, UnusableReply, aside, read_reply
@@ -107,7 +107,7 @@ class Work(ABC, Generic[Change]):
         """Return what the work may still spend."""
         return allowance_left({**self.state, "spent": add(self.state.get("spent"), self.spent)})
 
-    async def ask(self, question: Question) -> ModelReply:
+    async def ask(self, question: ModelRequest) -> ModelReply:
         """Ask the model."""
         return await ask(self.deps, self.settings, question)
 
@@ -142,7 +142,7 @@ W = TypeVar("W", bound=Work[Any])
 class Role(Generic[W, Change]):
     """What is particular to a role."""
 
-    ask: Callable[[W], Awaitable[Question]]
+    ask: Callable[[W], Awaitable[ModelRequest]]
     """Returns the request, after it set what is legal now."""
     handlers: Mapping[str, Callable[[W, AIMessage, Decision], Awaitable[Change]]]
     """What a decision does, by its kind."""

@@ -34,7 +34,7 @@ SPEECH_PREFIX = "said_"
 TASK = "task"
 """The name of the call that shows a step in the conversation."""
 ANSWERED_BY = "donewhen_answered_by"
-"""Names, in `additional_kwargs`, who alone was asked, in the result of a question's call that has their answer."""
+"""Names, in `additional_kwargs`, who answered a question for somebody named, in the result of its call."""
 OWN_WORDS = "donewhen_own_words"
 """Marks, in `additional_kwargs`, the result of a call in the conversation that is a word of the runtime."""
 Item = TypeVar("Item")

@@ -268,7 +268,7 @@ def strip_frames(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultValue:
     """A value of a result."""
 
     number: int
@@ -296,7 +296,7 @@ class Sources:
         """True if a person was shown a plan; else plain words need no source."""
         self._refused: set[str] = set()
         self._picked: dict[str, Source] = {}
-        self._rows: dict[str | Decimal, list[Row]] = {}
+        self._rows: dict[str | Decimal, list[ResultValue]] = {}
         """Values of results; numbers under their value."""
         self._siblings: dict[tuple[str, str], dict[str, None]] = {}
         """The values of one field of a result."""
@@ -440,12 +440,12 @@ class Sources:
                 self._add_sum(number, entry, text)
                 continue
             for field in fields_of(text, tool, entry.get("column", "")):
-                row = Row(
+                row = ResultValue(
                     number, entry["id"], field, identifies(field, entry.get("identity")), tool, "identity" in entry
                 )
                 self._add(row)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: ResultValue) -> None:
         value = row.field.value
         if isinstance(value, str):
             for form in {folded := fold(value), without_sign(folded)}:
@@ -477,7 +477,7 @@ class Sources:
             fields.append(f"{source.at} {source.field}".strip() or operand)
         for amount in amounts_of(text.strip()):
             field = Field(", ".join(fields), "", (), float(amount))
-            self._rows.setdefault(amount, []).append(Row(number, entry["id"], field, True))
+            self._rows.setdefault(amount, []).append(ResultValue(number, entry["id"], field, True))
 
     # the look-up
 
@@ -529,7 +529,7 @@ class Sources:
                     return Source("expression" if is_sum else "result", row.entry, row.field.path)
         return None
 
-    def _admits(self, row: Row, key: str | Decimal, exact: str, name: Words) -> bool:
+    def _admits(self, row: ResultValue, key: str | Decimal, exact: str, name: Words) -> bool:
         """Return whether a value of a result may be an argument of this name."""
         field = row.field
         typed = isinstance(key, Decimal) and not isinstance(field.value, str)
@@ -548,12 +548,12 @@ class Sources:
             return False
         return typed or moment or not self._is_ruled_out(row)
 
-    def _is_echo(self, row: Row, key: str | Decimal) -> bool:
+    def _is_echo(self, row: ResultValue, key: str | Decimal) -> bool:
         """Return whether the model wrote the value before it came back."""
         bare = without_sign(key) if isinstance(key, str) else key
         return any(number <= row.number and stands_in(bare, text) for number, text in self._sent_arguments)
 
-    def _did_person_write(self, row: Row, exact: str) -> bool:
+    def _did_person_write(self, row: ResultValue, exact: str) -> bool:
         """Return whether a person wrote the value as well, in an answer, so that it is theirs and not the model's.
 
         Short numbers and plain words stand in sentences by chance.
@@ -563,7 +563,7 @@ class Sources:
         forms = spellings(fold(exact))
         return any(each.names(exact, forms, (), (), named=True) for each in self._replies)
 
-    def _is_ruled_out(self, row: Row) -> bool:
+    def _is_ruled_out(self, row: ResultValue) -> bool:
         """Return whether the plan names other values of the same field of the result, which rules this one out."""
         place = (row.entry, row.field.group)
         if place not in self._narrowed:
@@ -574,7 +574,7 @@ class Sources:
         return self._narrowed[place]
 
 
-def _is_of(row: Row, name: Words) -> bool:
+def _is_of(row: ResultValue, name: Words) -> bool:
     """Return whether a value belongs to the thing that an argument of this name identifies."""
     about = row.field.owner | {word.removesuffix("s") for word in words_of(row.tool)}
     return len(name) < 2 or bool(about & {word.removesuffix("s") for word in name[:-1]})

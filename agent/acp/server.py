@@ -83,7 +83,7 @@ RESOURCE_NOT_FOUND, INTERNAL_ERROR = -32002, -32603
 
 
 @dataclass
-class Turn:
+class PromptTurn:
     """The work on one prompt, or on the answer to the question of an opened session."""
 
     prompted: bool = True
@@ -107,7 +107,7 @@ class Turn:
 
 
 @dataclass
-class Session:
+class EditorSession:
     """A conversation of the editor: a thread of an agent that works in one folder."""
 
     id: str
@@ -116,7 +116,7 @@ class Session:
     servers: McpServers | None = None
     """The editor's own MCP servers."""
     mode: str = "ask"
-    turn: Turn | None = None
+    turn: PromptTurn | None = None
     opening: "asyncio.Task[None] | None" = None
     """The task that shows the session's question when it is opened, and works on the answer."""
     shown_question: str = ""
@@ -156,7 +156,7 @@ class Session:
         if self.servers:
             await self.servers.aclose()
 
-    async def leave_opened(self, turn: Turn | None) -> None:
+    async def leave_opened(self, turn: PromptTurn | None) -> None:
         """Stop a turn, and wait for the task of the opened session."""
         if turn:
             turn.stop()
@@ -178,7 +178,7 @@ class AcpAgent:
         metadata: Callable[[str], Json] = lambda folder: {"dir": folder},
     ) -> None:
         self._make, self._metadata = make, metadata
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, EditorSession] = {}
         self._forms = False
         self._reader: Agent | None = None
 
@@ -268,7 +268,7 @@ class AcpAgent:
         if self._reader:
             await self._reader.aclose()
 
-    def _find_session(self, id: str) -> Session:
+    def _find_session(self, id: str) -> EditorSession:
         if id not in self._sessions:
             raise RequestError(
                 RESOURCE_NOT_FOUND, f"no session {id!r} is open: load it with session/load, or begin a new one"
@@ -281,10 +281,10 @@ class AcpAgent:
             self._reader = await self._make(os.getcwd())
         return self._reader
 
-    async def _open(self, id: str, folder: str, configs: Sequence[Any] | None) -> Session:
+    async def _open(self, id: str, folder: str, configs: Sequence[Any] | None) -> EditorSession:
         _check_folder(folder)
         with _errors_for_editor():
-            session = Session(id, folder, await self._make(folder))
+            session = EditorSession(id, folder, await self._make(folder))
             try:
                 await session.start(configs or ())
             except BaseException:
@@ -293,7 +293,7 @@ class AcpAgent:
         self._sessions[id] = session
         return session
 
-    async def _reopen(self, id: str, folder: str, configs: Sequence[Any] | None) -> Session:
+    async def _reopen(self, id: str, folder: str, configs: Sequence[Any] | None) -> EditorSession:
         _check_folder(folder)
         with _errors_for_editor():
             await self._check_known(id)
@@ -310,7 +310,7 @@ class AcpAgent:
         if not is_ours:
             raise RequestError(RESOURCE_NOT_FOUND, f"there is no session {id!r}; session/list has those that there are")
 
-    async def _replay(self, session: Session) -> None:
+    async def _replay(self, session: EditorSession) -> None:
         """Show the conversation, the steps with their results, and the plan."""
         try:
             conversation = await session.agent.conversation(session.id)
@@ -331,7 +331,7 @@ class AcpAgent:
             raise RequestError(
                 INVALID_PARAMS, f"session {session_id!r} is at work on another prompt: cancel it, or wait"
             )
-        opened, turn = session.turn, Turn()
+        opened, turn = session.turn, PromptTurn()
         session.turn = turn
         try:
             await session.leave_opened(opened)
@@ -347,12 +347,12 @@ class AcpAgent:
         if (session := self._sessions.get(session_id)) and session.turn:
             session.turn.stop()
 
-    def _start_asking(self, session: Session, *, replayed: bool) -> None:
+    def _start_asking(self, session: EditorSession, *, replayed: bool) -> None:
         """Start to show a session's question, after the editor has got the reply that it is open."""
-        session.turn = Turn(prompted=False, shown=True)
+        session.turn = PromptTurn(prompted=False, shown=True)
         session.opening = asyncio.create_task(self._ask_when_opened(session, session.turn, replayed))
 
-    async def _ask_when_opened(self, session: Session, turn: Turn, replayed: bool) -> None:
+    async def _ask_when_opened(self, session: EditorSession, turn: PromptTurn, replayed: bool) -> None:
         """Ask an opened session's question and work on the answer; say how to continue if the run was stopped.
 
         An editor that still shows the conversation gets only the text of the question: it may be about to prompt.
@@ -375,7 +375,7 @@ class AcpAgent:
         finally:
             session.turn = None if session.turn is turn else session.turn
 
-    async def _work_on_prompt(self, session: Session, turn: Turn, prompt: Any) -> Any:
+    async def _work_on_prompt(self, session: EditorSession, turn: PromptTurn, prompt: Any) -> Any:
         """Work on a prompt; return why the turn ended."""
         if session.servers:
             for problem in session.servers.missing:
@@ -383,7 +383,7 @@ class AcpAgent:
             session.servers.missing.clear()
         return await self._carry_on(session, turn, await self._start_work(session, prompt))
 
-    async def _carry_on(self, session: Session, turn: Turn, work: RunStream | Run) -> Any:
+    async def _carry_on(self, session: EditorSession, turn: PromptTurn, work: RunStream | Run) -> Any:
         """Follow a run and ask its questions, until it ends or the next prompt has to be the answer."""
         run: Run | None = None
         unclear, session.rejected_plan = 0, ""
@@ -407,7 +407,7 @@ class AcpAgent:
         stopped = turn.cancelled or (run is not None and run.status == "running")
         return "cancelled" if stopped else "end_turn"
 
-    async def _follow(self, stream: RunStream, session: Session, turn: Turn) -> Run | None:
+    async def _follow(self, stream: RunStream, session: EditorSession, turn: PromptTurn) -> Run | None:
         """Show a run until it ends or waits; return it."""
         turn.stream, turn.answer = stream, ""
         try:
@@ -420,7 +420,7 @@ class AcpAgent:
         await self._close_calls(session, stream.run)
         return stream.run
 
-    async def _close_calls(self, session: Session, run: Run | None) -> None:
+    async def _close_calls(self, session: EditorSession, run: Run | None) -> None:
         """Show calls without a result as pending, or as failed if the run has ended."""
         session.paused_calls |= dict(session.calls.values())
         unfinished = [shown for shown, _ in session.calls.values()]
@@ -432,7 +432,7 @@ class AcpAgent:
         for id in unfinished:
             await self._editor.session_update(session.id, acp.update_tool_call(id, status=status))
 
-    async def _start_work(self, session: Session, prompt: Any) -> RunStream | Run:
+    async def _start_work(self, session: EditorSession, prompt: Any) -> RunStream | Run:
         """Return the stream of the run that works on a prompt, or a run whose question has to be asked again."""
         agent, id, settings = session.agent, session.id, session.settings()
         blocks = [goal_block(block, session.folder) for block in prompt]
@@ -455,7 +455,7 @@ class AcpAgent:
         goal: Any = blocks if has_media else text
         return agent.stream(goal, thread_id=id, settings=settings, metadata=self._metadata(session.folder))
 
-    async def _take_answer(self, session: Session, run: Run, text: str) -> RunStream | Run:
+    async def _take_answer(self, session: EditorSession, run: Run, text: str) -> RunStream | Run:
         """Return the stream that answers the open question, or the run if another question was shown than is open."""
         pause = run.pending[0]
         if session.shown_question not in ("", pause["id"]):
@@ -471,7 +471,7 @@ class AcpAgent:
 
     # --- what the editor shows
 
-    async def _show(self, event: Any, session: Session, turn: Turn) -> None:
+    async def _show(self, event: Any, session: EditorSession, turn: PromptTurn) -> None:
         id, kind, call = session.id, event["type"], f"{event['turn']}.{event.get('id')}"
         if kind == "todos":
             await self._show_plan(event["todos"], id)
@@ -496,7 +496,7 @@ class AcpAgent:
             text = event["text"]
             await self._say(id, text[len(turn.answer) :] if text.startswith(turn.answer) else f"\n\n{text}")
 
-    async def _show_call(self, event: Any, session: Session, call: str) -> None:
+    async def _show_call(self, event: Any, session: EditorSession, call: str) -> None:
         """Show that a call starts, or continues after its question."""
         paused = session.paused_calls.items()
         same = [shown for shown, each in paused if all(each[key] == event[key] for key in CALL_KEYS)]
@@ -512,7 +512,7 @@ class AcpAgent:
             update = acp.start_tool_call(call, title(event), status="in_progress", **about)
         await self._editor.session_update(session.id, update)
 
-    async def _show_result(self, event: Any, session: Session, call: str) -> None:
+    async def _show_result(self, event: Any, session: EditorSession, call: str) -> None:
         """Show what came of a call; one that was refused has not begun, so this is the first of it that is shown."""
         started, said = session.calls.pop(call, None), [acp.tool_content(acp.text_block(event["text"]))]
         status: Any = "completed" if event["ok"] else "failed"
@@ -537,7 +537,7 @@ class AcpAgent:
 
     # --- questions to a person
 
-    async def _ask_person(self, pause: Any, session: Session, turn: Turn) -> Any:
+    async def _ask_person(self, pause: Any, session: EditorSession, turn: PromptTurn) -> Any:
         """Ask a pause's question and return the answer; None if the next prompt is the answer."""
         if pause["kind"] == "plan" and not turn.shown:
             await self._say(session.id, pause["text"])
@@ -551,7 +551,7 @@ class AcpAgent:
             return None
         return chosen_answer(pause, await self._choose(pause, session, turn))
 
-    async def _ask_permission(self, pause: Any, session: Session, turn: Turn) -> Any:
+    async def _ask_permission(self, pause: Any, session: EditorSession, turn: PromptTurn) -> Any:
         """Ask for permission and return the decision; only the options that approve count as approval."""
         chosen = await self._choose(pause, session, turn)
         if chosen == "auto":
@@ -567,7 +567,7 @@ class AcpAgent:
             await self._say(session.id, f"\n\n{pause['text']}")
         return None
 
-    async def _ask_change(self, pause: Any, session: Session, turn: Turn) -> Any:
+    async def _ask_change(self, pause: Any, session: EditorSession, turn: PromptTurn) -> Any:
         """Ask what should be different in a plan and return the answer; None if the next prompt is the answer."""
         question = change_question(pause)
         if self._forms:
@@ -579,7 +579,7 @@ class AcpAgent:
         session.rejected_plan = pause["id"]
         return None
 
-    async def _ask_form(self, pause: Any, session: Session, turn: Turn, form: ElicitationSchema) -> Any:
+    async def _ask_form(self, pause: Any, session: EditorSession, turn: PromptTurn, form: ElicitationSchema) -> Any:
         """Ask with a form and return the answer; None if it was cancelled and the next prompt is the answer."""
         reply = await self._request_form(session, turn, pause["text"], form)
         if reply and reply.action == "accept" and pause.get("schema"):
@@ -592,7 +592,7 @@ class AcpAgent:
             await self._say(session.id, f"\n\n{pause['text']}")
         return None
 
-    async def _choose(self, pause: Any, session: Session, turn: Turn) -> str:
+    async def _choose(self, pause: Any, session: EditorSession, turn: PromptTurn) -> str:
         """Ask with options and return the id of the chosen one; "" if none was chosen."""
         offered = permission_options(pause, opened=turn.shown)
         call = permission_call(pause, session.agent, session.folder, opened=turn.shown)
@@ -606,12 +606,14 @@ class AcpAgent:
         await self._editor.session_update(session.id, acp.update_tool_call(call.tool_call_id, status=status))
         return chosen
 
-    async def _request_form(self, session: Session, turn: Turn, question: str, form: ElicitationSchema) -> Any:
+    async def _request_form(
+        self, session: EditorSession, turn: PromptTurn, question: str, form: ElicitationSchema
+    ) -> Any:
         """Send a form to the editor and return the reply; None if there is none."""
         mode = ElicitationFormSessionMode(session_id=session.id, requested_schema=form)
         return await self._request(turn, self._editor.create_elicitation(question, mode))
 
-    async def _request(self, turn: Turn, request: Awaitable[Any]) -> Any:
+    async def _request(self, turn: PromptTurn, request: Awaitable[Any]) -> Any:
         """Return the editor's reply; None if it cannot do that, its reply is invalid, or Stop was pressed."""
         turn.question = asyncio.ensure_future(request)
         try:
@@ -662,7 +664,7 @@ def _errors_for_editor() -> Iterator[None]:
         raise RequestError(INVALID_PARAMS if isinstance(error, GoalError) else INTERNAL_ERROR, str(error)) from error
 
 
-async def _store_unprompted(session: Session) -> None:
+async def _store_unprompted(session: EditorSession) -> None:
     """Store a session without a prompt, so that it can be loaded after a restart; delete the oldest ones."""
     async with session.agent.storage.writer() as (_, store):
         row = {"dir": session.folder, "at": store.threads.now()}
@@ -689,7 +691,7 @@ def _check_folder(folder: str) -> None:
         raise RequestError(INVALID_PARAMS, f"cwd is {folder!r}; it must be the absolute path of a folder")
 
 
-def _mode_state(session: Session) -> SessionModeState:
+def _mode_state(session: EditorSession) -> SessionModeState:
     rows = [SessionMode(id=id, name=name, description=about) for id, (name, about) in MODES.items()]
     return SessionModeState(current_mode_id=session.mode, available_modes=rows)
 

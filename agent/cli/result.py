@@ -11,7 +11,7 @@ from typing import Any
 from donewhen import Run
 from donewhen.agent.cli.exits import SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
-from donewhen.agent.cli.screen.meter import Meter
+from donewhen.agent.cli.screen.meter import MeterText
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
 from donewhen.clients import SILENT_ROUNDS, catalogue, load_pause, say, sources_text
@@ -157,7 +157,7 @@ def _report_end(run: Run, terminal: Terminal, resume: str | None) -> None:
     reason = run.outcome["reason"] if run.outcome and has_reason else run.problem
     is_shown = run.status in ("completed", "answered") or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if is_shown else f" ({shorten(reason, 300)})"
-    meter = Meter(run.spent, {}, terminal.language).line(terminal.marks["dot"])
+    meter = MeterText(run.spent, {}, terminal.language).line(terminal.marks["dot"])
     thread = terminal.say("thread", id=short_id(run.thread_id))
     parts = [f"{terminal.say(run.status)}{why}", *proof_texts(receipt, terminal), meter, thread]
     if terminal.answers_here:

@@ -30,8 +30,8 @@ from donewhen.agent.cli.result import (
 )
 from donewhen.agent.cli.screen.asking import UNASKED, ask_consent, is_meant
 from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
-from donewhen.agent.cli.screen.meter import Meter
-from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
+from donewhen.agent.cli.screen.meter import MeterText
+from donewhen.agent.cli.screen.terminal import ShownText, Terminal, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import (
     Progress,
     View,
@@ -171,8 +171,8 @@ def _show(conversation: Conversation, terminal: Terminal, *, at_work: bool, hint
         terminal.show(draw_pause(load_pause(pending), terminal))
     if run.answer:
         terminal.line("")
-        terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))
-    if rows := Meter(run.spent, run.limits, terminal.language).rows():
+        terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else ShownText(clean(run.answer)))
+    if rows := MeterText(run.spent, run.limits, terminal.language).rows():
         terminal.line(f"\n{terminal.texts('show')['spent']}", "bold")
         room = max(cell_len(row.name) for row in rows)
         for row in rows:
@@ -252,7 +252,7 @@ def show_budgets(view: StorageView, day: str | None) -> Exit:
     for row in rows:
         spent = {each["key"]: each["spent"] for each in row["meter"]}
         limits = {each["key"]: each["limit"] for each in row["meter"] if each["limit"] is not None}
-        lines.append(f"{row['scope']:5}  {row['name'] or '–'}  {Meter(spent, limits).line()}")
+        lines.append(f"{row['scope']:5}  {row['name'] or '–'}  {MeterText(spent, limits).line()}")
     return view.finish({"budgets": rows}, lines, "Nothing was spent on that day by agents with budgets.")
 
 

@@ -239,7 +239,7 @@ class _Server:
         self._problem = ""
         self._fault: BaseException | None = None
         """The error that ended the session."""
-        self._under_way: list[_Call] = []
+        self._under_way: list[_ServerCall] = []
         self._one_by_one = False
         """True if calls take turns, because the server asked something without saying for which of several calls."""
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
@@ -395,7 +395,7 @@ class _Server:
         if fixed := self._fixed.get(name):
             arguments = {key: value for key, value in {**arguments, **fixed}.items() if fixed.get(key, ...) is not None}
         reads = bool(self._trusted and any(tool.name == name and _only_reads(tool) for tool in self.listed))
-        call, number = _Call(name, arguments, reads), itertools.count()
+        call, number = _ServerCall(name, arguments, reads), itertools.count()
         try:
             while (question := await run_in_shared_loop(self._advance(call))) is not None:
                 ask_again(next(number), question.value, question.schema)
@@ -405,7 +405,7 @@ class _Server:
             if call.task and not call.task.done():
                 await run_in_shared_loop(self._give_up(call))
 
-    async def _advance(self, call: "_Call") -> "_Question | None":
+    async def _advance(self, call: "_ServerCall") -> "_Question | None":
         """Return the server's next question; None if the call has its result.
 
         If the session ended while idle, for instance during a pause, the call is made in a new one. A call that only
@@ -423,7 +423,7 @@ class _Server:
             call.task, call.sent, call.error, call.reply = None, False, None, None
         raise ToolException(self._describe_loss())
 
-    async def _advance_once(self, call: "_Call") -> "_Question | None":
+    async def _advance_once(self, call: "_ServerCall") -> "_Question | None":
         if call.task is None:
             async with self._starting:
                 if self._lost and not self._stopped and (problem := await self._restart()):
@@ -458,7 +458,7 @@ class _Server:
             raise ToolException(self._describe_loss())
         raise ServerLost(self._describe_loss())
 
-    def _explain(self, error: Exception, call: "_Call") -> Exception | None:
+    def _explain(self, error: Exception, call: "_ServerCall") -> Exception | None:
         """Return the exception that an error of the SDK means for a call; None if the session is lost."""
         import anyio
         from mcp import MCPError
@@ -479,7 +479,7 @@ class _Server:
             return None if gone else Unanswered(f"{message or 'no message'} (error {error.code} of {self.name!r})")
         return None if gone else Unanswered(f"the answer of {self.name!r} cannot be read: {describe_error(error)}")
 
-    async def _give_up(self, call: "_Call") -> None:
+    async def _give_up(self, call: "_ServerCall") -> None:
         """Cancel a running call, also at the server, and close the questions that nobody answered."""
         if call.task and not call.task.done():
             call.task.cancel()
@@ -494,7 +494,7 @@ class _Server:
         from mcp.types import INVALID_REQUEST, ErrorData
 
         alone = self._under_way[0] if len(self._under_way) == 1 else None
-        call = asked_in if isinstance(asked_in := current.get(), _Call) else alone
+        call = asked_in if isinstance(asked_in := current.get(), _ServerCall) else alone
         if call is None:  # older protocols do not say for which call they ask
             self._one_by_one = True
             for each in self._under_way:
@@ -505,13 +505,13 @@ class _Server:
             return ErrorData(code=INVALID_REQUEST, message="this form is too long for people, or no JSON Schema")
         return await call.ask(self.name, asked)
 
-    def _register(self, call: "_Call") -> None:
+    def _register(self, call: "_ServerCall") -> None:
         """Register a call; with several calls in one session, an error may come from any of them."""
         for other in self._under_way:
             call.alone = other.alone = False
         self._under_way.append(call)
 
-    async def _take_turn(self, call: "_Call") -> None:
+    async def _take_turn(self, call: "_ServerCall") -> None:
         """Wait until no other call is under way."""
         await self._turn.acquire()
         call.has_turn = True
@@ -523,7 +523,7 @@ class _Server:
             self._unregister(call)
             raise
 
-    def _unregister(self, call: "_Call") -> None:
+    def _unregister(self, call: "_ServerCall") -> None:
         if call in self._under_way:
             self._under_way.remove(call)
             self._left.set()
@@ -588,7 +588,7 @@ class _Question:
 
 
 @dataclass(eq=False)
-class _Call(Exchange):
+class _ServerCall(Exchange):
     """A call in progress."""
 
     name: str
@@ -641,7 +641,7 @@ def _resolve(reply: "asyncio.Future[ElicitResult]", result: "ElicitResult") -> N
         reply.set_result(result)
 
 
-async def _send(client: "Client", call: _Call) -> "CallToolResult":
+async def _send(client: "Client", call: _ServerCall) -> "CallToolResult":
     current.set(call)
     return await client.call_tool(call.name, call.arguments)
 

@@ -29,7 +29,7 @@ SHORT = 3
 """The number of letters and digits from which a value is also looked for as a part of a word."""
 
 
-class Text(Template):
+class _TemplateText(Template):
     """A text with `${key}` placeholders; keys may have letters of any script."""
 
     idpattern = _KEY.pattern
@@ -84,7 +84,9 @@ class PlanTemplate:
             valid = ", ".join(self.parameters) or "none"
             raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {valid}"])
         values = {**self.parameters, **named}
-        return Text(self.goal).substitute(values), _map_texts(self.plan, lambda text: Text(text).substitute(values))
+        return _TemplateText(self.goal).substitute(values), _map_texts(
+            self.plan, lambda text: _TemplateText(text).substitute(values)
+        )
 
 
 class Templates:

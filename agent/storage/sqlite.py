@@ -150,7 +150,7 @@ class FileLock:
 
 
 @dataclass(slots=True)
-class _Call:
+class _Work:
     """Statements to commit, and then work on the file, with their caller."""
 
     statements: Sequence[Statement]
@@ -217,7 +217,7 @@ class SqliteFile:
         self.users = 0
         self.ready_for: set[Any] = set()
         """The ciphers (or None) for which the file was checked and set up."""
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._calls: SimpleQueue[_Work] = SimpleQueue()
         self._closed = False
         threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
 
@@ -231,7 +231,7 @@ class SqliteFile:
     ) -> asyncio.Future[Returned]:
         """Queue statements, which are committed with those of other calls, and work that follows; return its result."""
         loop = asyncio.get_running_loop()
-        call = _Call(statements, work, check, always, loop, loop.create_future())
+        call = _Work(statements, work, check, always, loop, loop.create_future())
         self._calls.put(call)
         return call.future
 
@@ -256,7 +256,7 @@ class SqliteFile:
                     call.do(self)
             _pass_results(calls)
 
-    def _next_calls(self) -> list[_Call]:
+    def _next_calls(self) -> list[_Work]:
         """Return the queued calls, without those that read for somebody who was cancelled; wait for the first."""
         calls = [self._calls.get()]
         with suppress(Empty):
@@ -264,7 +264,7 @@ class SqliteFile:
                 calls.append(self._calls.get_nowait())
         return [call for call in calls if call.statements or not call.future.cancelled()]
 
-    def _commit(self, calls: list[_Call]) -> None:
+    def _commit(self, calls: list[_Work]) -> None:
         """Commit the statements of calls in one transaction or, if one of them fails, each in its own."""
         failed = False
         try:
@@ -309,14 +309,14 @@ class SqliteFile:
             self.connection.executescript("PRAGMA incremental_vacuum")
 
 
-def _pass_results(calls: list[_Call]) -> None:
+def _pass_results(calls: list[_Work]) -> None:
     """Pass results to their callers, whose loops may be closed by now."""
     for loop in {call.loop for call in calls}:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_set_results, [call for call in calls if call.loop is loop])
 
 
-def _set_results(calls: list[_Call]) -> None:
+def _set_results(calls: list[_Work]) -> None:
     """Pass results to those callers that still wait."""
     for call in calls:
         if call.future.done():

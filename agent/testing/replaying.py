@@ -133,7 +133,7 @@ class RecordedRequest:
         model.script.place = "the recording"
         return model
 
-    def _read_replies(self) -> Iterable[tuple[Json, list[Json], "_Place"]]:
+    def _read_replies(self) -> Iterable[tuple[Json, list[Json], "_RecordedPlace"]]:
         messages: dict[str, Json] = {}
         acts = 0
         for row in self.rows:
@@ -145,9 +145,9 @@ class RecordedRequest:
             model_request = read_request([_message_to_read(each) for each in prompt], None, {})
             if model_request.role is not None:
                 key = _key([acts, model_request.role, row["asked"]])
-                yield row, prompt, _Place(model_request.role, model_request.step, key)
+                yield row, prompt, _RecordedPlace(model_request.role, model_request.step, key)
 
-    def _reply(self, place: "_Place", number: int, asked: list[Json] | None, row: Json) -> Policy:
+    def _reply(self, place: "_RecordedPlace", number: int, asked: list[Json] | None, row: Json) -> Policy:
         def reply(messages: list[BaseMessage], tools: list[Json]) -> Any:
             now = [plain_message(each) for each in messages]
             if asked is not None and (difference := _prompt_difference(asked, now)):
@@ -303,7 +303,7 @@ class RecordedRequest:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RecordedPlace:
     """The place of a reply in its request."""
 
     role: str

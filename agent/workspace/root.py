@@ -44,7 +44,7 @@ KINDS = {
 }
 
 
-class Missing(ToolException):
+class MissingPath(ToolException):
     """Raised if nothing has this name. A caller may add similar names."""
 
     def __init__(self, parts: Parts) -> None:
@@ -148,7 +148,7 @@ class Root:
             with self.folder(parts[:-1]) as parent:
                 descriptor = self._open_file(parent, parts, os.O_RDONLY)
         except FileNotFoundError:
-            raise Missing(parts) from None
+            raise MissingPath(parts) from None
         with os.fdopen(descriptor, "rb") as file:
             yield file
 
@@ -217,7 +217,7 @@ class Root:
         refuse_history(destination)
         kind = self.kind(source)
         if kind is None:
-            raise Missing(source)
+            raise MissingPath(source)
         if kind not in (KINDS[stat.S_IFDIR], FILE_KIND):
             raise ToolException(f"{display_path(source)} is {kind}, not a file or a folder.")
         if destination[: len(source)] == source:

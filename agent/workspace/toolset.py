@@ -26,7 +26,7 @@ from donewhen.agent.workspace.files import (
     replaced_text,
     write_file,
 )
-from donewhen.agent.workspace.root import Missing, Root
+from donewhen.agent.workspace.root import MissingPath, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.sync import run_in_thread
@@ -129,7 +129,7 @@ def _with_readable_errors(call: Callable[..., Any], root: Root | None) -> Callab
         try:
             try:
                 return call(**arguments)
-            except Missing as missing:
+            except MissingPath as missing:
                 near = near_names(root, missing.parts) if root else []
                 hint = f"Did you mean {' or '.join(near)}?" if near else "list_files shows what there is."
                 raise ToolException(f"{missing} {hint}") from None

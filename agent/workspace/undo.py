@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace.root import FILE_KIND, KINDS, Missing, Parts, Root, display_path
+from donewhen.agent.workspace.root import FILE_KIND, KINDS, MissingPath, Parts, Root, display_path
 from donewhen.graph.tools.changes import HOLDS_CREDENTIAL, Keeper, Result, keeper
 from donewhen.state.errors import ConfigError
 from donewhen.state.values import Json
@@ -121,7 +121,7 @@ def fingerprint(root: Root, parts: Parts) -> str | None:
             return _hash(content)
         with root.open(display_path(parts)) as file:
             return f"{os.fstat(file.fileno()).st_size}{_BYTES}"
-    except Missing:
+    except MissingPath:
         return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace.root import TEMPORARY, Missing, Parts, Root, display_path
+from donewhen.agent.workspace.root import TEMPORARY, MissingPath, Parts, Root, display_path
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 60
@@ -99,7 +99,7 @@ def open_walk(root: Root, path: str) -> Walk:
     parts = root.parts(path)
     kind = root.kind(parts)
     if kind is None:
-        raise Missing(parts)
+        raise MissingPath(parts)
     if kind == "a folder":
         return Walk(root.folder, parts)
     with root.open(path) as file:

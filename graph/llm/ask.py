@@ -93,7 +93,7 @@ LONGEST_STREAM = 5
 
 
 @dataclass(frozen=True)
-class Question:
+class ModelRequest:
     """One question: the role that is asked, the messages, the tools, and what it may cost."""
 
     role: str
@@ -133,7 +133,7 @@ class ModelReply:
         return isinstance(self.error, _TooManyTools)
 
 
-async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
+async def ask(deps: Deps, settings: Settings, question: ModelRequest) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     speech = SpeechStream(question.voice)
     request = _Request(deps, settings, question, speech)
@@ -180,7 +180,7 @@ class _Request:
 
     deps: Deps
     settings: Settings
-    question: Question
+    question: ModelRequest
     speech: SpeechStream
     model: BaseChatModel = field(init=False)
     quirks: ModelQuirks = field(init=False)

@@ -26,7 +26,7 @@ _PARALLEL = "multi_tool_use.parallel"
 """A wrapper that OpenAI's models invent around several calls."""
 
 
-class Arguments(NamedTuple):
+class ArgumentsInText(NamedTuple):
     """The arguments in a text."""
 
     value: dict[str, Any] | None
@@ -34,14 +34,14 @@ class Arguments(NamedTuple):
     cut_off: bool = False
 
 
-def read_arguments(raw: str) -> Arguments:
+def read_arguments(raw: str) -> ArgumentsInText:
     """Read arguments whose text is no JSON object, as far as that is unambiguous."""
     text = _once(_unquote(raw).strip())
     extracted = extract(text, lambda value: isinstance(value, dict))
     if extracted is None or extracted.value is None or not extracted.complete:
-        return Arguments(None, cut_off=extracted is not None and not extracted.complete)
+        return ArgumentsInText(None, cut_off=extracted is not None and not extracted.complete)
     alone = _MARKS.fullmatch(text[: extracted.start]) and _MARKS.fullmatch(text[extracted.end :])
-    return Arguments(extracted.value if alone else None)
+    return ArgumentsInText(extracted.value if alone else None)
 
 
 def _once(text: str) -> str:

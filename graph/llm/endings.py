@@ -77,28 +77,28 @@ _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
 @dataclass(frozen=True)
-class Ending:
+class ReplyEnding:
     """How a reply ended, and the provider's word for it; "" if it gave none."""
 
     kind: Kind
     word: str = ""
 
 
-def ending_of(model: Any, message: AIMessage, *, streamed: bool = True) -> Ending:
+def ending_of(model: Any, message: AIMessage, *, streamed: bool = True) -> ReplyEnding:
     """Return how a reply of this model ended. One that was not streamed is whole unless it says otherwise."""
     feedback = message.response_metadata.get("prompt_feedback")
     if isinstance(feedback, Mapping) and (blocked := feedback.get("block_reason")):  # Google refused the prompt
-        return Ending("filtered", _plain_word(blocked) or "blocked")
+        return ReplyEnding("filtered", _plain_word(blocked) or "blocked")
     package, word = _package_of(model), _word_of(message.response_metadata)
     if not word:
-        return Ending("broken" if package.always and streamed else "whole")
+        return ReplyEnding("broken" if package.always and streamed else "whole")
     kinds: tuple[tuple[Kind, frozenset[str]], ...] = (
         ("whole", package.whole),
         ("limit", LIMIT),
         ("window", WINDOW),
         ("filtered", FILTERED),
     )
-    return Ending(next((kind for kind, words in kinds if word.lower() in words), "broken"), word)
+    return ReplyEnding(next((kind for kind, words in kinds if word.lower() in words), "broken"), word)
 
 
 def reached_limit(message: AIMessage) -> bool:

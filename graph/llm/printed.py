@@ -15,7 +15,7 @@ from typing import Any
 
 from donewhen.graph.llm.calls import meant_name
 from donewhen.state.pattern import pattern
-from donewhen.state.people.edit import Document, is_plan_text, read_document
+from donewhen.state.people.edit import WrittenDocument, is_plan_text, read_document
 from donewhen.state.plan.elsewhere import QUERY, question_of_inadequate
 from donewhen.state.plan.written import ARGUMENT_KEYS, STEP_SYNONYMS, unwrap_plan
 from donewhen.state.reading.decisions import CLAIMS, NAMES, arguments_schema
@@ -239,7 +239,7 @@ class _Vocabulary:
         fenced = _FENCED.findall(text)
         body = fenced[0] if len(fenced) == 1 else text
         document = read_document(body) if "submit_plan" in self.legal and is_plan_text(body) else None
-        return dict(document.value) if isinstance(document, Document) and self.is_plan(document.value) else None
+        return dict(document.value) if isinstance(document, WrittenDocument) and self.is_plan(document.value) else None
 
     def claim_in(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the claim that an object without a name is: its arguments, or those under its name; else {}."""

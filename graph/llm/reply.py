@@ -88,7 +88,7 @@ class UnusableReply:
 
 
 @dataclass
-class _Call:
+class _ReplyCall:
     """One call of a reply on its way through the gates."""
 
     id: str
@@ -115,7 +115,7 @@ def read_reply(
     if not native and printed:
         printed_decision = read_printed(text, legal, toolbox if toolbox is not None else ())
         calls, speech, problems = (
-            [_Call(**call) for call in printed_decision.calls],
+            [_ReplyCall(**call) for call in printed_decision.calls],
             printed_decision.speech,
             printed_decision.problems,
         )
@@ -163,12 +163,14 @@ def without_excess(message: AIMessage, most: int) -> AIMessage:
     return AIMessage(message.text[:BEGINNING], id=message.id, invalid_tool_calls=cut, response_metadata=about)
 
 
-def _native_calls(message: AIMessage) -> list[_Call]:
+def _native_calls(message: AIMessage) -> list[_ReplyCall]:
     """Return the tool calls; those with broken syntax are repaired if that is unambiguous."""
-    calls = [_Call(call["id"] or f"call_{n}", call["name"], call["args"]) for n, call in enumerate(message.tool_calls)]
+    calls = [
+        _ReplyCall(call["id"] or f"call_{n}", call["name"], call["args"]) for n, call in enumerate(message.tool_calls)
+    ]
     for number, broken in enumerate(message.invalid_tool_calls, len(calls)):
         name, raw = broken.get("name") or "", broken.get("args") or ""
-        call, read = _Call(broken.get("id") or f"call_{number}", name, {}), read_arguments(raw)
+        call, read = _ReplyCall(broken.get("id") or f"call_{number}", name, {}), read_arguments(raw)
         if not name:
             call.problems = ["a call names no tool"]
         elif read.value is not None:
@@ -180,7 +182,7 @@ def _native_calls(message: AIMessage) -> list[_Call]:
     return calls
 
 
-def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:
+def _check_call(call: _ReplyCall, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:
     """Check a call: note its problems in it, and coerce its arguments to the schema if nothing is lost by that."""
     name, tools = call.name, toolbox if toolbox is not None else ()
     if call.problems:
@@ -203,7 +205,9 @@ def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, spee
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 
-def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native: bool) -> Decision | UnusableReply:
+def _choose(
+    calls: Sequence[_ReplyCall], toolbox: Toolbox | None, speech: str, native: bool
+) -> Decision | UnusableReply:
     """Return the decision in checked calls. Valid calls run beside invalid ones (X18).
 
     All calls beside a claim to be done run; beside any other control tool only reads do. The control tool is answered

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
-from donewhen.graph.early_answers import drop_early_answer, forget_answer
+from donewhen.graph.early_answers import drop_early_answer, forget_answer, is_in_outer_graph
 from donewhen.graph.events import moment, thread_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.attachments import with_typed_attachments
@@ -75,7 +75,7 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
         said = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
         pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=said[:PURPOSE_CHARS]))
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
-    if not answered_at_once and "|" in str((config.get("configurable") or {}).get("checkpoint_ns", "")):
+    if not answered_at_once and is_in_outer_graph(config):
         await forget_answer(config)
     if not (sent := _messages_in(pauses, value)):
         return await _take(state, pauses, value, deps, runtime, user)
@@ -251,7 +251,8 @@ def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: R
     if decided is not None or values.get("ending"):
         text = pending.closing(decided.answer) if decided else "Ended."
         by_person = decided is not None and decided.by == "user"
-        return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person)}
+        by = decided.name if decided and pending.answered_by else ""
+        return {"pending": None, "messages": close_pause(messages, pending, text, answered=by_person, by=by)}
     if pending.comes_back:
         # Answered steps continue first; this question is asked again afterwards.
         lacks: Pause | None = None

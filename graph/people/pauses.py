@@ -33,16 +33,16 @@ def pause_message(pending: OpenPause) -> AIMessage:
 
 
 def close_pause(
-    messages: Sequence[BaseMessage], pending: OpenPause, text: str, *, answered: bool = False
+    messages: Sequence[BaseMessage], pending: OpenPause, text: str, *, answered: bool = False, by: str = ""
 ) -> list[AnyMessage]:
     """Return the result of the pause's tool call, unless a client has written one already.
 
-    `answered`: the text is what a person said. Otherwise it is the runtime's own, and is marked so.
+    `answered`: a person said the text, `by` somebody named. Otherwise it is the runtime's own, and is marked so.
     """
     call = pending.tool_call_id
     is_closed = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
-    asked: Json = {ANSWERED_BY: pending.answered_by} if pending.answered_by else {}
-    marks = asked if answered else {OWN_WORDS: True}
+    author: Json = {ANSWERED_BY: by} if by else {}
+    marks = author if answered else {OWN_WORDS: True}
     return [] if is_closed else [ToolMessage(text, tool_call_id=call, name=pending.action, additional_kwargs=marks)]
 
 

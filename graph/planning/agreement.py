@@ -9,7 +9,7 @@ from typing import cast
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.events import emit_charge, moment
-from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.reply import Decision
 from donewhen.graph.pauses.pause import OpenPause, ResolvedAnswer, load_pause
 from donewhen.graph.people.answers import missing_tools
@@ -71,23 +71,25 @@ async def _ask_judge(round: PlanningRound, pause: OpenPause, words: str) -> tupl
     """Return why the judge finds no consent in these words ("" if it finds it), and what its reply cost."""
     fence = round.state["brief"]["fence"]
     request = brief(section("shown", pause.text(whole=True), fence), section("reply", words, fence))
-    reader = _Reader(round.call_context(), messages=[SystemMessage(instructions("consent")), HumanMessage(request)])
+    reader = _SecondReader(
+        round.call_context(), messages=[SystemMessage(instructions("consent")), HumanMessage(request)]
+    )
     why = await reader.run(READER)
     emit_charge(round.runtime, None, reader.context.spent)
     return why, reader.context.spent
 
 
-class _Reader(Talk[str]):
+class _SecondReader(Talk[str]):
     """A talk with the judge, whose result is why it finds no consent; "" if it finds it."""
 
     def end(self, problem: str) -> str:
         """Find no consent, because no reply was usable."""
         return NO_VERDICT
 
-    async def question(self) -> Question:
+    async def question(self) -> ModelRequest:
         """Return the request: what the person was shown, and what they replied."""
         self.legal, caller = CONSENT, self.context.caller
-        return Question(
+        return ModelRequest(
             "judge",
             self.messages,
             control_tools(CONSENT),
@@ -104,11 +106,11 @@ class _Reader(Talk[str]):
         return "" if agrees is True else str(why or "not exactly this")[:300]
 
 
-READER: Role[_Reader, str | None] = Role(
-    ask=_Reader.question,
+READER: Role[_SecondReader, str | None] = Role(
+    ask=_SecondReader.question,
     read_text=refuse_text,
     objections=no_objections,
-    handlers={"consent": _Reader.settle},
+    handlers={"consent": _SecondReader.settle},
     example='A good reply is one call of consent with {"agrees": true}, or with {"agrees": false, "why": "…"}.',
     inside=True,
 )

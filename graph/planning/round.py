@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
-from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_planning, planning_brief, profile_text
 from donewhen.graph.llm.history import rounds_of
@@ -107,7 +107,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     return {**changes, **update, "messages": messages, "spent": spent}
 
 
-async def _request(round: PlanningRound) -> Question:
+async def _request(round: PlanningRound) -> ModelRequest:
     """Return the request: instructions and tools, the brief, the rounds. What an earlier request had never changes."""
     state, deps, settings, form = round.state, round.deps, round.settings, round.form
     phase, cards = round.planning["phase"], await deps.executors.cards()
@@ -141,7 +141,7 @@ async def _request(round: PlanningRound) -> Question:
         *control_tools(round.legal, fitted | (form.tools if form else {})),
         *deps.executors.toolbox.definitions(round.offer.bound),
     ]
-    return Question(
+    return ModelRequest(
         asked_role,
         messages,
         tools,

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_note
-from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import profile_text, statement_lines
 from donewhen.graph.llm.dialogue import dialogue_text
@@ -280,7 +280,7 @@ class _Judge(Talk[AuditRow]):
         """End at a limit, and say which."""
         return {**super().leave(obstacle), "lacks": obstacle}
 
-    async def question(self) -> Question:
+    async def question(self) -> ModelRequest:
         """Return the request: the brief, and what was looked up since."""
         context, subject = self.context, self.subject
         may_look = self.lookups_left > 0
@@ -289,7 +289,7 @@ class _Judge(Talk[AuditRow]):
         instead = {"audit": settling_audit_tool()} if self.unknown_changes else {}
         entries = [*(subject.run.get("before") or ()), *subject.journal, *context.new_entries]
         get_model = partial(self.deps.model, "judge", self.settings)
-        return Question(
+        return ModelRequest(
             "judge",
             await with_images(self.messages, entries, subject.fence, context.runtime, get_model),
             [*control_tools(controls, instead), *(self.reads.definitions() if may_look else ())],

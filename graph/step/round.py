@@ -16,7 +16,7 @@ from donewhen.graph.binding import let_wait
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors.executor import executor_problem
-from donewhen.graph.llm.ask import Question
+from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.attachments import brief_message, with_images
 from donewhen.graph.llm.briefs import offer_for_step, profile_text
 from donewhen.graph.llm.history import fit_transcript, render_earlier_answer, reply_messages, rounds_of
@@ -116,7 +116,7 @@ class StepRound(StepWork):
         called = {call["name"] for call in messages[0].tool_calls} if isinstance(messages[0], AIMessage) else set()
         return super().give_up(reason, messages, code or (MALFORMED if called and called <= {*CLAIMS} else ""))
 
-    async def question(self) -> Question:
+    async def question(self) -> ModelRequest:
         """Return the request: instructions, tools, the brief, the rounds. It begins as the last one did."""
         state, step, settings, amounts = self.state, self.state["step"], self.settings, self.left()
         offer = await offer_for_step(self.deps, settings, self.tools, state)
@@ -141,7 +141,7 @@ class StepRound(StepWork):
         if rounds_left is not None and (rounds_left <= FEW_ROUNDS or rounds_left == state["allowance"]["rounds"] // 2):
             # It comes last and is not kept, so that earlier messages never change.
             reminder = [HumanMessage(f"(Rounds left in this step, this one included: {rounds_left:g}.)")]
-        return Question(
+        return ModelRequest(
             "execute",
             [SystemMessage(instructions("execute", profile)), *messages, *reminder],
             tools,

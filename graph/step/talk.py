@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from donewhen.graph.llm.ask import ModelReply, Question
+from donewhen.graph.llm.ask import ModelReply, ModelRequest
 from donewhen.graph.llm.reply import Decision, UnusableReply
 from donewhen.graph.llm.speech import SpeechStream
 from donewhen.graph.round import TEXT_ALONE, Role, Work, make_round
@@ -59,7 +59,7 @@ class Talk(Work[Result | None], Generic[Result]):
         """Return what may still be spent."""
         return self.context.amounts_left()
 
-    async def ask(self, question: Question) -> ModelReply:
+    async def ask(self, question: ModelRequest) -> ModelReply:
         """Ask the model; a request that was answered before the node was cut off is not made again.
 
         What was spent until then counts; what was looked up is looked up again. Planning, whose own replies are not
@@ -110,7 +110,7 @@ async def refuse_text(talk: Talk[Any], message: AIMessage, decision: Decision) -
     return UnusableReply([TEXT_ALONE], printed=talk.prints)
 
 
-def _digest_of(question: Question) -> str:
+def _digest_of(question: ModelRequest) -> str:
     """Return a digest of what a model is asked."""
     said = [[each.type, each.content, getattr(each, "tool_calls", None)] for each in question.messages]
     asked = [question.role, said, [tool["function"]["name"] for tool in question.tools]]

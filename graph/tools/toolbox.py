@@ -25,7 +25,7 @@ from donewhen.graph.sync import is_async
 from donewhen.graph.tools.call import Callee, check_parameters
 from donewhen.graph.tools.rendering import MOST_ITEMS
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT, Schema, close_schema, parameters_of, schema_for_model
-from donewhen.graph.tools.validation import ArgumentsModel, Reading
+from donewhen.graph.tools.validation import ArgumentsModel, ReadArguments
 from donewhen.state.consent import Argument, Sources
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.identity import schema_fields
@@ -388,14 +388,14 @@ class KnownTool:
 
         return Arguments(self.closed, closed=False)
 
-    def read(self, arguments: Any) -> Reading:
+    def read(self, arguments: Any) -> ReadArguments:
         """Return the arguments as the tool will get them: coerced to its schema, and validated by its model.
 
         Those of a call with effects include the model's defaults, which are part of what people agree to.
         """
         arguments, problems = self.arguments.read(arguments)
         if problems or self.model is None:
-            return Reading(arguments, problems)
+            return ReadArguments(arguments, problems)
         return self.model.read(arguments, defaults=self.effect != "read")
 
     @functools.cached_property

@@ -14,7 +14,7 @@ from donewhen.graph.tools.schema import MOST_PROBLEMS
 from donewhen.state.values import Json, json_problem, same_json
 
 
-class Reading(NamedTuple):
+class ReadArguments(NamedTuple):
     """The arguments of a call as they were read."""
 
     arguments: Any
@@ -34,14 +34,14 @@ class ArgumentsModel:
             create_model(schema.__name__, __base__=schema, **optional) if optional else schema
         )
 
-    def read(self, arguments: Json, *, defaults: bool) -> Reading:
+    def read(self, arguments: Json, *, defaults: bool) -> ReadArguments:
         """Return the arguments as validation leaves them, with the model's defaults if asked for."""
         try:
             valid = self._model.model_validate(copy.deepcopy(arguments))
         except ValidationError as error:
-            return Reading(arguments, _problems(error))
+            return ReadArguments(arguments, _problems(error))
         except Exception as error:  # of a validator
-            return Reading(arguments, [f"they cannot be validated ({type(error).__name__}: {str(error)[:200]})"])
+            return ReadArguments(arguments, [f"they cannot be validated ({type(error).__name__}: {str(error)[:200]})"])
         shown = dict(arguments)
         for name, value in (self._dump(valid) or {}).items():
             key = self._key(name, arguments)
@@ -50,7 +50,7 @@ class ArgumentsModel:
             elif defaults and value is not None:
                 shown[key] = value
         if json_problem(shown):
-            return Reading(arguments, [])
+            return ReadArguments(arguments, [])
         again, unstable = self._try_again(shown), False
         for name in self._names:
             if (key := self._key(name, arguments)) not in shown or (again and _equal(again, valid, name)):
@@ -59,7 +59,7 @@ class ArgumentsModel:
                 shown[key] = arguments[key]
             else:
                 unstable = True
-        return Reading(shown, [], dict(arguments) if unstable else None)
+        return ReadArguments(shown, [], dict(arguments) if unstable else None)
 
     def changed(self, passed: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
         """Return the names of arguments that a tool would be passed in another form than was shown."""

@@ -38,7 +38,7 @@ DATA_KEYS = ("arguments", "expect")
 
 
 @dataclass(frozen=True)
-class Document:
+class WrittenDocument:
     """The value of a text, and the lines of `title`, `steps[0].content`, and of each step under `step s1`."""
 
     value: Any
@@ -82,7 +82,7 @@ def _short_criterion(criterion: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes multi-line texts as blocks, and no anchors; `_Loader` reads the same values."""
+    """Writes multi-line texts as blocks, and no anchors; `_PlanLoader` reads the same values."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -110,20 +110,20 @@ def strip_fence(text: str) -> str:
     return f"\n{fenced['body']}" if fenced else text
 
 
-def read_document(text: str) -> Document | Unclear:
+def read_document(text: str) -> WrittenDocument | Unclear:
     """Return the YAML or JSON value of a text, or why it cannot be read, with the line."""
     if len(text) > MOST_CHARS:
         return unclear("plan_long", length=f"{len(text):,}", most=f"{MOST_CHARS:,}")
     body = strip_fence(text)
     try:
         value = json.loads(body, object_pairs_hook=_unique_keys)
-        return Document(value, _lines_of(body) if "\n" in body.strip() else {})
+        return WrittenDocument(value, _lines_of(body) if "\n" in body.strip() else {})
     except (ValueError, RecursionError):
         pass  # YAML says where it goes wrong
     try:
-        node = _Loader(body).get_single_node()
+        node = _PlanLoader(body).get_single_node()
         lines: dict[str, int] = {}
-        return Document(_read_value(node, "", "", lines) if node else None, lines)
+        return WrittenDocument(_read_value(node, "", "", lines) if node else None, lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -142,14 +142,14 @@ def _lines_of(text: str) -> dict[str, int]:
     """Return the lines of a JSON text's parts; {} if YAML reads it otherwise."""
     lines: dict[str, int] = {}
     try:
-        if node := _Loader(text).get_single_node():
+        if node := _PlanLoader(text).get_single_node():
             _read_value(node, "", "", lines)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return lines
 
 
-class _Loader(yaml.SafeLoader):
+class _PlanLoader(yaml.SafeLoader):
     """Composes plain data: JSON scalars, no anchors, aliases or tags, and bounded in size."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
@@ -174,7 +174,7 @@ for _tag, _regex, _first in (
     ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
     ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
 ):
-    for _either in (_Loader, _Dumper):  # which quotes a text that would be read as another value
+    for _either in (_PlanLoader, _Dumper):  # which quotes a text that would be read as another value
         _either.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", pattern(rf"^(?:{_regex})$"), list(_first))
 
 
@@ -245,7 +245,7 @@ def edit_plan(
     `apply_edit` says what an edit may be. `limits` are those that were shown with the plan.
     """
     written = fields if fields.get("plan") is None else fields["plan"]
-    document = read_document(written) if isinstance(written, str) else Document(written, {})
+    document = read_document(written) if isinstance(written, str) else WrittenDocument(written, {})
     if isinstance(document, Unclear):
         return document
     edit, lines = document.value, document.lines

@@ -18,9 +18,7 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 _SUFFIX = re.compile(r"[a-z]|[-_].+")
 RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
 PlannedStep = Mapping[str, Any]
-WORK_OF_ANOTHER = (
-    "runs unasked what is forbidden or approved call by call, so it cannot check; cite such a call instead"
-)
+NOT_UNASKED = "runs unasked what is forbidden or approved call by call, so it cannot check; cite such a call instead"
 
 
 @dataclass(frozen=True)
@@ -193,6 +191,7 @@ def _check_check(check: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     elif tool in rules.forbidden:
         yield f"the check's tool {tool!r} is forbidden by the profile"
     else:
-        why = "does not exist" if tool not in rules.tools else "is not read-only, so it cannot check"
-        why = WORK_OF_ANOTHER if tool in rules.tools and rules.effect(tool) == "read" else why
+        why = "does not exist"
+        if tool in rules.tools:
+            why = NOT_UNASKED if rules.effect(tool) == "read" else "is not read-only, so it cannot check"
         yield f"the check's tool {tool[:60]!r} {why}{name_hint(tool, rules.checks)}"

@@ -55,7 +55,7 @@ Forms = Mapping[Marks, Sequence[Form]]
 """The forms of a value, by what marks mean in the text."""
 
 
-class Reading(NamedTuple):
+class NumberReading(NamedTuple):
     """A way to read the numbers of a text."""
 
     marks: Marks
@@ -69,11 +69,11 @@ class _Piece:
         self.plain = read_plainly(text)
         self._bare = self.plain.translate(_SEPARATORS)
 
-        self._lines: dict[Reading, str] = {}
+        self._lines: dict[NumberReading, str] = {}
 
-    def read(self, reading: Reading) -> str:
+    def read(self, reading: NumberReading) -> str:
         """Return the words and numbers in order, in this reading."""
-        first = Reading(POINT, turned=False)
+        first = NumberReading(POINT, turned=False)
         if reading != first and not self._is_uncertain:
             return self.read(first)
         if reading not in self._lines:
@@ -104,12 +104,12 @@ class SourceText:
         return [_Piece(piece) for piece in pieces_of(self.text)]
 
     @cached_property
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[NumberReading, ...]:
         """The ways to read its numbers: with both decimal marks unless they show which is right."""
         shown = shown_marks([piece.plain for piece in self._pieces])
-        return tuple(Reading(*each) for each in product((shown,) if shown else (POINT, COMMA), (False, True)))
+        return tuple(NumberReading(*each) for each in product((shown,) if shown else (POINT, COMMA), (False, True)))
 
-    def _read(self, reading: Reading) -> str:
+    def _read(self, reading: NumberReading) -> str:
         """Return the whole text in this reading."""
         return token_line(" ".join(piece.read(reading) for piece in self._pieces).split())
 

@@ -166,11 +166,12 @@ async def test_a_model_by_role_or_by_a_name_of_the_settings_is_asked_in_place_of
 
 
 def test_a_store_that_ends_before_its_checkpointer_is_warned_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R02: two requests, one warning, also without any store, for a fork; none where both last or nothing writes."""
 
-    monkeypatch.setattr("donewhen.graph.receive._warned", set[str]())  # other tests of this process warn too
+    class OwnSaver(SqliteSaver):
+        """Named in the warning, which this process has not given before."""
 
     def look() -> str:
         """Look."""
@@ -183,13 +184,13 @@ def test_a_store_that_ends_before_its_checkpointer_is_warned_of_once(
             built.compile(checkpointer=saver, store=store).invoke({"messages": "Hi"}, config(f"t{number}"))
         return [row.getMessage() for row in caplog.records if row.levelname == "WARNING"]
 
-    with SqliteSaver.from_conn_string(str(tmp_path / "runs.db")) as saver:
+    with OwnSaver.from_conn_string(str(tmp_path / "runs.db")) as saver:
         with SqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
             store.setup()
             assert warnings(store, saver=saver) == []
         assert warnings(None, InMemoryStore(), saver=saver, effect="read") == []
         (said,) = warnings(InMemoryStore(), InMemoryStore(), saver=saver)
-        assert "not kept as long as the checkpoints of SqliteSaver" in said
+        assert "not kept as long as the checkpoints of OwnSaver" in said
         assert "InMemoryStore" in said
     assert warnings(InMemoryStore(), InMemoryStore(), saver=InMemorySaver()) == []
     (said,) = warnings(None, None, saver=InMemorySaver())

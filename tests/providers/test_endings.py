@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from donewhen import Agent
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.graph.llm.endings import ending_of
 from donewhen.state.settings import Settings
 from tests.kit.providers.forms import (
@@ -61,7 +61,7 @@ async def asked(model: BaseChatModel, deps: Deps | None = None, **settings: Any)
     """The reply to one question, without the seconds between attempts."""
     deps = deps or Deps(lambda *_: model, adapter=Adapter(first_wait=0))
     given = Settings(**{"model_seconds": 5, "model_retries": 1, **settings})
-    return await ask(deps, given, Question("triage", [HumanMessage("What is the capital of Australia?")]))
+    return await ask(deps, given, ModelRequest("triage", [HumanMessage("What is the capital of Australia?")]))
 
 
 ROWS = [(name, kind, end) for name, kinds in ENDS.items() for kind, ends in kinds.items() for end in ends]

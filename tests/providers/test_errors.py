@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.graph.llm.provider_texts import NO_CREDIT, RATE_LIMITED, TOO_LONG, TOO_MANY_TOOLS, Text
 from donewhen.state.settings import Settings
 from tests.kit.providers.forms import FORMS, chat_chunk, chat_model, event
@@ -29,7 +29,7 @@ async def asked(url: str, **fields: Any) -> ModelReply:
     model = chat_model(url, **fields)
     deps = Deps(lambda *_: model, adapter=Adapter(first_wait=0))
     settings = Settings(model_seconds=5, model_retries=0)
-    return await ask(deps, settings, Question("triage", [HumanMessage("What is in stock?")]))
+    return await ask(deps, settings, ModelRequest("triage", [HumanMessage("What is in stock?")]))
 
 
 def body_of(text: Text, form: str) -> Any:
@@ -102,6 +102,6 @@ async def test_ollamas_error_in_a_stream_is_tried_again() -> None:
     with ProviderServer(lambda _: broken) as server:
         model = form.model(server.url)
         deps = Deps(lambda *_: model, adapter=Adapter(first_wait=0))
-        got = await ask(deps, Settings(model_seconds=5, model_retries=1), Question("triage", [HumanMessage("Hi")]))
+        got = await ask(deps, Settings(model_seconds=5, model_retries=1), ModelRequest("triage", [HumanMessage("Hi")]))
     assert got.error is not None
     assert (got.error.code, got.spent["model_calls"]) == ("server_error", 2)

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.state.settings import Settings
 from tests.kit.providers.forms import (
     Said,
@@ -117,7 +117,7 @@ def rounds(count: int) -> list[BaseMessage]:
 async def asked(deps: Deps, messages: list[BaseMessage], thread: str = "t", **settings: Any) -> ModelReply:
     """The reply in a conversation."""
     given = Settings(**{"model_seconds": 5, "model_retries": 0, **settings})
-    return await ask(deps, given, Question("execute", [*HEAD, *messages], thread=thread))
+    return await ask(deps, given, ModelRequest("execute", [*HEAD, *messages], thread=thread))
 
 
 def deps_of(model: BaseChatModel) -> Deps:

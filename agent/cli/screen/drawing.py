@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 
-from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
+from donewhen.agent.cli.screen.terminal import ShownText, Terminal, clean
 from donewhen.clients import (
     CallPause,
     FormPause,
@@ -43,18 +43,18 @@ def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fiel
     """
     if isinstance(pause, PlanPause):
         texts = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
-        speech: list[RenderableType] = [part for each in texts for part in (AnswerText(str(each)), Text(""))]
+        speech: list[RenderableType] = [part for each in texts for part in (AnswerText(str(each)), ShownText(""))]
         question = pause.wording()
         if seen:
-            return Group(*speech, Text(clean(f"{terminal.texts('plan')['unchanged']} {question}")))
-        return Group(*speech, Text(clean(question)), draw_plan(pause.dump(), terminal))
+            return Group(*speech, ShownText(clean(f"{terminal.texts('plan')['unchanged']} {question}")))
+        return Group(*speech, ShownText(clean(question)), draw_plan(pause.dump(), terminal))
     if isinstance(pause, CallPause):
-        lines_of_ways = [Text(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
+        lines_of_ways = [ShownText(clean(line)) for ways in pause.ways_to_answer() for line in ways.split("\n")]
         parts = [AnswerText(pause.wording()), draw_call(pause.call(), terminal)]
         if isinstance(pause, ToolPause) and pause.batch:
-            first = Text(clean(pause.tool), style="bold")
-            parts = [first, parts[1], Text(""), parts[0]]  # the list of the question goes on from the first call
-        return Group(*parts, *([Text("")] if lines_of_ways else []), *lines_of_ways)
+            first = ShownText(clean(pause.tool), style="bold")
+            parts = [first, parts[1], ShownText(""), parts[0]]  # the list of the question goes on from the first call
+        return Group(*parts, *([ShownText("")] if lines_of_ways else []), *lines_of_ways)
     rest = pause.question_text(choices=fields or not isinstance(pause, FormPause))[len(pause.wording()) :]
     lines = clean(rest).split("\n")[1:]
     return Group(AnswerText(pause.wording()), *(part for line in lines for part in terminal.wrap_line(line)))
@@ -71,41 +71,45 @@ def _grid(gap: int) -> Table:
 def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
     """Return the drawing of a complete plan with what its approval covers."""
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
-    rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
+    rows: list[RenderableType] = [ShownText(""), ShownText(clean(str(plan.get("title") or say("plan"))), style="bold")]
     numbers = step_numbers(plan)
     for number, step in enumerate(plan.get("steps") or [], 1):
         grid = _grid(1)
-        grid.add_row(Text(f"{number}.", style="cyan"), Text(_without_blank_lines(step["content"])))
+        grid.add_row(ShownText(f"{number}.", style="cyan"), ShownText(_without_blank_lines(step["content"])))
         grid.add_row("", _draw_details(step, pending, numbers, terminal))
-        rows += [Text(""), grid]
+        rows += [ShownText(""), grid]
     ends = _grid(2)
     for number, criterion in enumerate(plan.get("done_when") or []):
-        ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
+        ends.add_row(
+            ShownText("" if number else say("in_the_end"), style="dim"), ShownText(criterion_text(criterion, terminal))
+        )
     if changes := may_change(pending, words):
-        ends.add_row(Text(words["changes"], style="dim"), Text(clean(changes)))
+        ends.add_row(ShownText(words["changes"], style="dim"), ShownText(clean(changes)))
     if plan.get("schedule"):
-        ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
+        ends.add_row(ShownText(say("repeated"), style="dim"), ShownText(schedule_text(plan["schedule"], words)))
     for line in schedule_lines({**pending, "language": terminal.language}):
         name, _, text = line.partition(":** ")
-        ends.add_row(Text(name.lstrip("*"), style="dim"), Text(text))
+        ends.add_row(ShownText(name.lstrip("*"), style="dim"), ShownText(text))
     amounts = [format_amount(key, amount, terminal.language) for key, amount in chosen_limits(pending).items()]
     if amounts:
-        ends.add_row(Text(say("at_most"), style="dim"), Text(", ".join(amounts), style="dim"))
+        ends.add_row(ShownText(say("at_most"), style="dim"), ShownText(", ".join(amounts), style="dim"))
     if ends.rows:
-        rows += [Text(""), ends]
+        rows += [ShownText(""), ends]
     return Group(*rows)
 
 
 def _draw_details(step: Mapping[str, Any], pending: Pause, numbers: Mapping[str, str], terminal: Terminal) -> Table:
     grid, say = _grid(2), terminal.texts("plan")
     for number, criterion in enumerate(step.get("done_when") or []):
-        grid.add_row(Text("" if number else say["done_when"], style="dim"), Text(criterion_text(criterion, terminal)))
+        grid.add_row(
+            ShownText("" if number else say["done_when"], style="dim"), ShownText(criterion_text(criterion, terminal))
+        )
     tools = tool_texts(step, pending, say)
     by = [str(step["executor"])] if step.get("executor") else []
     after = [numbers.get(str(each), str(each)) for each in step.get("depends_on") or []]
     for name, values in (("tools", tools), ("after", after), ("executor", by)):
         if values:
-            grid.add_row(Text(say[name], style="dim"), Text(", ".join(map(str, values)), style="dim"))
+            grid.add_row(ShownText(say[name], style="dim"), ShownText(", ".join(map(str, values)), style="dim"))
     return grid
 
 
@@ -134,38 +138,40 @@ def draw_call(call: Mapping[str, Any], terminal: Terminal) -> RenderableType:
     """Return a call as it will run: short arguments by name, long texts as text, replaced ones as a diff."""
     arguments: Any = call.get("arguments")
     if not isinstance(arguments, Mapping):
-        return Text("" if arguments is None else clean(str(arguments)))
+        return ShownText("" if arguments is None else clean(str(arguments)))
     grid = _grid(2)
     for name, value in shown_arguments(call).items():
-        grid.add_row(Text(clean(name), style="dim"), Text(clean(value)))
-    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *draw_changes(call, terminal))
+        grid.add_row(ShownText(clean(name), style="dim"), ShownText(clean(value)))
+    return Group(ShownText(""), Padding(grid, (0, 0, 0, 2)), *draw_changes(call, terminal))
 
 
 def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
     """Yield the long texts in a call's arguments, diffs in colour; at most `most` lines of each."""
     for change in text_changes(call):
         if most is None:
-            yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
+            yield Padding(ShownText(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
         lines = clean(change.text).removesuffix("\n").split("\n")
         shown = lines if most is None or len(lines) <= most + 1 else lines[:most]
         styles = DIFF if change.is_diff else {}
-        yield _Barred([Text(line, style=styles.get(line[:1], "")) for line in shown], f"    {terminal.marks['bar']} ")
+        yield _Barred(
+            [ShownText(line, style=styles.get(line[:1], "")) for line in shown], f"    {terminal.marks['bar']} "
+        )
         if len(shown) < len(lines):
             more = terminal.say("more_lines", number=len(lines) - len(shown))
-            yield Text(f"      {terminal.marks['dots']} {more}", style="dim")
+            yield ShownText(f"      {terminal.marks['dots']} {more}", style="dim")
 
 
 @dataclass(frozen=True)
 class _Barred:
     """Lines behind a bar, including wrapped ones."""
 
-    lines: list[Text]
+    lines: list[ShownText]
     bar: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.update(width=max(1, options.max_width - cell_len(self.bar)))
         for line in console.render_lines(Group(*self.lines), room, pad=False):
-            yield Text(self.bar, style="dim", end="")
+            yield ShownText(self.bar, style="dim", end="")
             yield from line
             yield Segment.line()
 
@@ -174,14 +180,14 @@ class _PlainHeading(Heading):
     """A heading at the left, without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(style="bold").append_text(self.text)
+        yield ShownText(style="bold").append_text(self.text)
 
 
 class _Paragraph(Paragraph):
     """A paragraph that wraps wide characters."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(justify="left").append_text(self.text)
+        yield ShownText(justify="left").append_text(self.text)
 
 
 class _Cell(TableDataElement):
@@ -189,7 +195,7 @@ class _Cell(TableDataElement):
 
     def __init__(self, justify: JustifyMethod) -> None:
         super().__init__(justify)
-        self.content = Text(justify=justify, overflow="fold")
+        self.content = ShownText(justify=justify, overflow="fold")
 
 
 class AnswerText(Markdown):

@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Meter:
+class MeterText:
     """The spending of a run, beside its limits."""
 
     spent: Spending

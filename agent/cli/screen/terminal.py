@@ -43,7 +43,7 @@ TAB = "\t"
 """The prefix of typed text if Tab was pressed."""
 
 
-class Text(rich.text.Text):
+class ShownText(rich.text.Text):
     """Rich's text with breaks between wide characters, which have no spaces."""
 
     def wrap(self, console: Console, width: int, **options: Any) -> Lines:
@@ -114,17 +114,17 @@ class Terminal:
         """Print plain text without markup; on a terminal wrapped between words, unless it is `whole` for copying."""
         for line in clean(text).split("\n"):
             as_it_is = whole or not self.console.is_terminal
-            for part in [Text(line)] if as_it_is else self.wrap_line(line):
+            for part in [ShownText(line)] if as_it_is else self.wrap_line(line):
                 part.style = style
                 self.console.print(part, soft_wrap=True)
 
-    def wrap_line(self, line: str) -> Iterator[Text]:
+    def wrap_line(self, line: str) -> Iterator[ShownText]:
         """Yield the line wrapped; its parts are aligned with its first word, after a mark or number."""
         lead = match[0] if (match := _LEAD.match(line)) else ""
         room = max(10, self.columns - len(lead))
-        for number, part in enumerate(Text(line[len(lead) :]).wrap(self.console, room) or [Text()]):
+        for number, part in enumerate(ShownText(line[len(lead) :]).wrap(self.console, room) or [ShownText()]):
             part.rstrip()
-            yield Text((" " * len(lead) if number else lead) + part.plain)
+            yield ShownText((" " * len(lead) if number else lead) + part.plain)
 
     def legend(self, text: str) -> None:
         """Print keys and their meanings, two spaces apart; a key is never separated from its words."""
@@ -142,7 +142,7 @@ class Terminal:
         """
         if self.live and sys.stdin.isatty():
             return _read_line(prompt, self.console)
-        self.console.print(Text(prompt, style="bold", end=""), end="")
+        self.console.print(ShownText(prompt, style="bold", end=""), end="")
         _await_line(sys.stdin)
         return input()
 

@@ -11,8 +11,8 @@ from rich.live import Live
 
 from donewhen import Run
 from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, draw_changes
-from donewhen.agent.cli.screen.meter import Meter
-from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
+from donewhen.agent.cli.screen.meter import MeterText
+from donewhen.agent.cli.screen.terminal import STYLES, ShownText, Terminal, clean
 from donewhen.clients import ANSWER, FINAL, add, say, shown_arguments
 
 LAST_EVENTS = ("waiting", "outcome", "error")
@@ -24,7 +24,7 @@ TAIL = 6
 
 
 @dataclass
-class Row:
+class StepLine:
     """One step of the checklist."""
 
     content: str
@@ -43,7 +43,7 @@ class Progress:
     """True if there is anything to continue."""
     plan: Mapping[str, Any] | None = None
     """A plan that was not shown yet."""
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, StepLine] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     end: dict[str, Any] | None = None
@@ -84,21 +84,21 @@ class Progress:
         """Replace the checklist; kept steps keep their status."""
         before, self.rows = self.rows, {}
         for step in plan.get("steps") or []:
-            row, record = before.get(step["id"], Row("")), (records or {}).get(step["id"], {})
+            row, record = before.get(step["id"], StepLine("")), (records or {}).get(step["id"], {})
             status, reason = record.get("status") or row.status, record.get("reason") or row.reason
-            self.rows[step["id"]] = Row(str(step["content"]), str(status), str(reason))
+            self.rows[step["id"]] = StepLine(str(step["content"]), str(status), str(reason))
 
     def _show_todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
         """Apply the clients' checklist, which has steps that a person added, changed or removed."""
         rows = {}
         for todo in todos:
-            row = rows[str(todo["id"])] = self.rows.get(todo["id"]) or Row(str(todo["content"]))
+            row = rows[str(todo["id"])] = self.rows.get(todo["id"]) or StepLine(str(todo["content"]))
             status = {"completed": "done", "in_progress": "running"}.get(str(todo["status"]))
             if row.status not in FINAL:
                 row.status, row.content = status or row.status, str(todo["content"])
         self.rows = rows
 
-    def _apply_step(self, row: Row, kind: Any, event: Mapping[str, Any]) -> None:
+    def _apply_step(self, row: StepLine, kind: Any, event: Mapping[str, Any]) -> None:
         if kind == "tool_started":
             row.calls.append(event)
         elif kind == "observation":
@@ -256,19 +256,19 @@ class View:
         terminal, rows = self.terminal, list[RenderableType]()
         for id, row in self.progress.rows.items():
             if row.status == "running":
-                rows.append(Text(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))
+                rows.append(ShownText(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))
                 calls = (terminal.shorten(call_text(call), terminal.width - 4) for call in row.calls)
-                rows += [Text(f"    {call}", style="dim") for call in calls]
+                rows += [ShownText(f"    {call}", style="dim") for call in calls]
         if self.speech.strip():
-            rows.append(Text(terminal.shorten(self._speech(self.speech)), style="italic"))
+            rows.append(ShownText(terminal.shorten(self._speech(self.speech)), style="italic"))
         if tail := clean(self.progress.answer.tail).strip():
-            rows += [Text(""), *Text(tail).wrap(terminal.console, terminal.width)[-TAIL:]]
-        meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
-        spending = Meter(self.progress.spent, self.progress.limits, terminal.language)
+            rows += [ShownText(""), *ShownText(tail).wrap(terminal.console, terminal.width)[-TAIL:]]
+        meter = ShownText(style="dim", overflow="ellipsis", no_wrap=True)
+        spending = MeterText(self.progress.spent, self.progress.limits, terminal.language)
         for number, part in enumerate(spending.parts()):
             meter.append(f" {terminal.marks['dot']} " if number else "").append(part.text, part.style or None)
         if self.draft and (typed := clean(self.draft())):
-            rows.append(Text(f"> {typed}", style="bold"))
+            rows.append(ShownText(f"> {typed}", style="bold"))
         elif self.draft:
             meter.append(f" {terminal.marks['dot']} {terminal.say('type_to_tell')}")
         return Group(*rows, meter)

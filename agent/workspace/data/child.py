@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from donewhen.agent.workspace.data.columns import EMPTY, quote_name, quote_text
-from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
+from donewhen.agent.workspace.data.tables import ENDINGS, RefusedData, Tables, brief
 from donewhen.agent.workspace.data.workbook import split_sheet
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
@@ -61,7 +61,7 @@ def describe(tables: Tables, path: str) -> str:
     for name in names:
         try:
             lines += _describe_table(tables, name)
-        except Refused as refusal:
+        except RefusedData as refusal:
             if len(names) == 1:
                 raise
             lines.append(str(refusal))
@@ -95,9 +95,9 @@ def query(tables: Tables, sql: str) -> str:
     try:
         statements = tables.con.extract_statements(sql)
     except Exception as error:
-        raise Refused(brief(error)) from None
+        raise RefusedData(brief(error)) from None
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise Refused("Only one SELECT is run here: no other statement, and not several.")
+        raise RefusedData("Only one SELECT is run here: no other statement, and not several.")
     names = _find_quoted(sql)
     paths = {name.casefold(): name for name in names if os.path.isfile(split_sheet(name)[0]) or _is_pattern(name)}
     needed = None if _needs_all_columns(tables.con, sql) else sql.casefold()
@@ -114,7 +114,7 @@ def query(tables: Tables, sql: str) -> str:
         tables.con.query(statements[0].query).create("result")
     except Exception as error:
         reasons = tables.refused or [f"{brief(error)}{_missing_file_hint(str(error), names)}"]
-        raise Refused("\n".join([*reasons, *_warnings(tables, sql, everywhere=True)])) from None
+        raise RefusedData("\n".join([*reasons, *_warnings(tables, sql, everywhere=True)])) from None
     return "\n".join(
         [*_format_rows(tables.con), *sorted(tables.left_out)[:10], *_warnings(tables, sql, everywhere=False)]
     )
@@ -291,7 +291,7 @@ def main() -> None:
     with _print_progress(tables):
         try:
             answer = {"text": {"describe": describe, "query": query}[request["do"]](tables, request["of"])}
-        except Refused as refusal:
+        except RefusedData as refusal:
             answer = {"error": str(refusal)}
         except Exception as error:
             answer = {"error": f"This cannot be read ({type(error).__name__}): {brief(error)}"}

@@ -52,7 +52,7 @@ QUIET_NS = 50_000_000
 """How long a file must be unchanged to be remembered; two changes in one tick of the file system look like one."""
 
 
-class Refused(Exception):
+class RefusedData(Exception):
     """An error for the model in place of a result."""
 
 
@@ -158,7 +158,7 @@ class Tables:
             paths = [file] if os.path.exists(file) else self._matching_files(file)
             names = [f"{each}#{sheet}" if sheet else each for each in paths]
             source = " UNION ALL BY NAME ".join(f"FROM {self.open(each, sql).source}" for each in names)
-        except Refused as refusal:
+        except RefusedData as refusal:
             self.refused.append(str(refusal))
             source = f"SELECT 1 AS refused WHERE error({quote_text(str(refusal))}) IS NULL"
         self.con.execute(f"CREATE OR REPLACE VIEW {quote_name(path)} AS {source}")
@@ -172,7 +172,7 @@ class Tables:
         try:
             return [f"{path}#{name}" for name in sheet_names(file)] or [path]
         except NoSheet as error:
-            raise Refused(str(error)) from None
+            raise RefusedData(str(error)) from None
 
     def open(self, path: str, sql: str | None = None, *, whole: bool = False) -> Table:
         """Return a file as a table in which the columns that `sql` contains have a settled type; without it, all.
@@ -187,7 +187,7 @@ class Tables:
         table = recalled or self._read(path, plain)
         try:
             read = self._settle_types(table, sql, whole=whole)
-        except Refused:
+        except RefusedData:
             if table.proven:
                 raise
             table = self._sniff_all_rows(table, plain)
@@ -265,7 +265,7 @@ class Tables:
         missing = [{} if wanted.keys() <= each.keys() else wanted for wanted, each in zip(closer, results, strict=True)]
         _, more = self._measure(table, source, missing)
         if any(each.get("wrong") for each in (*results, *more)):
-            raise Refused(f"{table.path} has values in later rows that its first rows do not show.")
+            raise RefusedData(f"{table.path} has values in later rows that its first rows do not show.")
         table.rows = rows
         for column, type, each, rest in zip(table.columns, types, results, more, strict=True):
             if each:
@@ -319,7 +319,7 @@ class Tables:
             row: Sequence[Any] = self.con.execute(sql).fetchone()
         except Exception as error:
             hint = "" if path.lower().endswith(JSON) else HINT
-            raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{hint}") from None
+            raise RefusedData(f"{path} is no table that can be read for sure: {brief(error)}{hint}") from None
         return row
 
     def _matching_files(self, pattern: str) -> list[str]:
@@ -327,13 +327,13 @@ class Tables:
         try:
             matches = self.con.execute(f"SELECT file FROM glob({quote_text(pattern)}) ORDER BY file").fetchall()
         except Exception as error:
-            raise Refused(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
+            raise RefusedData(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
         links = [path for (path,) in matches if os.path.islink(path)]
         self.left_out |= {f"NOTE {pattern}: {ELSEWHERE.format(each)}" for each in links if _leads_out(each)}
         paths = [os.path.relpath(path) for (path,) in matches if path not in links]
         paths = [path for path in paths if not any(name.startswith(".") for name in path.split(os.sep))]
         if not paths or len(paths) > MAX_FILES:
-            raise Refused(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
+            raise RefusedData(f"{len(paths) or 'No'} files fit {pattern!r}; 1 to {MAX_FILES} can be read together.")
         return paths
 
     def _describe_columns(self, table: Table, source: str) -> list[Column]:
@@ -343,7 +343,7 @@ class Tables:
         try:
             rows: list[Sequence[Any]] = self.con.execute(sql).fetchall()
         except Exception as error:
-            raise Refused(f"{table.path} cannot be read as {table.notes[0]}: {brief(error)}") from None
+            raise RefusedData(f"{table.path} cannot be read as {table.notes[0]}: {brief(error)}") from None
         return rows
 
     def _read_json(self, path: str, plain: str) -> Table:
@@ -355,8 +355,8 @@ class Tables:
         try:
             source = f"read_json({quote_text(file)}, sample_size = -1, {options})"
             table.columns = self._describe_columns(table, source)
-        except Refused:  # for keys below others that differ only in case, too
-            with contextlib.suppress(Refused):
+        except RefusedData:  # for keys below others that differ only in case, too
+            with contextlib.suppress(RefusedData):
                 table.columns = self._columns_by_key(table)
                 return table
             raise
@@ -400,7 +400,7 @@ class Tables:
         table = Table(path, file, "read_csv", [], encoding=encoding)
         try:
             return self._sniff(table, SNIFFED_ROWS)
-        except Refused:
+        except RefusedData:
             return self._sniff_all_rows(table, plain)
 
     def _sniff_all_rows(self, table: Table, plain: str) -> Table:
@@ -411,7 +411,7 @@ class Tables:
             file = plain if encoding == "utf-8" else self._copy_as_utf8(plain, encoding)
         try:
             return self._sniff(Table(table.path, file, "read_csv", [], encoding=encoding), -1)
-        except Refused:
+        except RefusedData:
             if not _mixes_line_ends(file):
                 raise
             file = self._copy_as_utf8(plain, encoding, mixed=True)
@@ -424,7 +424,7 @@ class Tables:
         path, file = table.path, table.file
         first, second = _first_lines(file)
         if not first.strip():
-            raise Refused(f"{path} is empty, or begins with an empty line.{HINT}")
+            raise RefusedData(f"{path} is empty, or begins with an empty line.{HINT}")
         hint = re.fullmatch(r"sep=(.)\s*", first)
         skip = 1 if hint else 0
         extra = f", delim = {quote_text(hint[1])}" if hint else ""
@@ -435,7 +435,7 @@ class Tables:
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
         }
         if len(form["Columns"]) == 1 and any(mark in (second if hint else first) for mark in WORDS):
-            raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HINT}")
+            raise RefusedData(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HINT}")
         is_list = len(form["Columns"]) == 1
         table.notes = [
             "CSV of one column" if is_list else f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"
@@ -463,7 +463,7 @@ class Tables:
             guessed = {"DATE": form["DateFormat"], "TIMESTAMP": form["TimestampFormat"]}.get(each["type"]) or "%Y-%m-%d"
             table.columns.append(Column(each["name"], each["type"] if guessed.startswith("%Y-%m-%d") else "VARCHAR"))
         if rows > 0 and any(column.type not in (*SNIFFED, *STRICT) for column in table.columns):
-            raise Refused(f"{path} has values of a type that only all rows can show.")
+            raise RefusedData(f"{path} has values of a type that only all rows can show.")
         table.delimiter, table.proven = form["Delimiter"], rows < 0
         return table
 
@@ -473,7 +473,7 @@ class Tables:
         try:
             return copy, write_sheet(*split_sheet(name), copy)
         except NoSheet as error:
-            raise Refused(str(error)) from None
+            raise RefusedData(str(error)) from None
 
     def _new_copy(self) -> str:
         return os.path.join(self.scratch, f"{len(os.listdir(self.scratch))}.csv")
@@ -494,7 +494,7 @@ def _check_path(path: str, file: str) -> str:
     """Return the normal path of a file. Raises Refused if it leads elsewhere."""
     plain = os.path.normpath(file)
     if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
-        raise Refused(ELSEWHERE.format(path))
+        raise RefusedData(ELSEWHERE.format(path))
     return plain
 
 
@@ -517,7 +517,7 @@ def _encoding_of(path: str, plain: str, most: int) -> str:
     with open(plain, "rb") as file:
         encoding = encoding_of(file, most)
     if encoding is None:
-        raise Refused(f"{path} is a binary file, not a table in text; {OTHER_TOOL}")
+        raise RefusedData(f"{path} is a binary file, not a table in text; {OTHER_TOOL}")
     return "utf-8" if encoding.codec.startswith("utf-8") else encoding.codec
 
 

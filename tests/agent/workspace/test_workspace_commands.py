@@ -435,10 +435,7 @@ async def test_a_check_runs_no_command_where_none_may_run_unasked(tmp_path: Path
     flow = await play(model, tools, settings={"confirm": "never", **settings})
     assert flow.run.outcome["code"] == "no_plan"
     assert "command_succeeds" not in model.requests[0].text
-    assert (
-        "runs unasked what is forbidden or approved call by call, so it cannot check; cite such a call"
-        in model.requests[1].text
-    )
+    assert "must not run unasked here, so it cannot check: make such a call in the step" in model.requests[1].text
     with pytest.raises(ConfigError, match="command_succeeds"):
         await Agent(model, tools, storage="memory:").start(
             "Look", settings={**settings, "done_when": [{"text": "It is there", "check": check}]}

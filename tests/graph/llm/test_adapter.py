@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from donewhen import Agent
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, answer, call, finish_step, reply, submit_plan
@@ -37,7 +37,7 @@ async def asked(deps: Deps, role: str = "triage", said: Sequence[str] = (), **se
     """Ask once more in a conversation in which the model has `said` this before."""
     given = Settings(**{"model_seconds": 5, **settings})
     rounds = [message for text in said for message in (AIMessage(text), HumanMessage("Decide by a call."))]
-    return await ask(deps, given, Question(role, [*PROMPT, *rounds], control_tools(TRIAGE), must_call=True))
+    return await ask(deps, given, ModelRequest(role, [*PROMPT, *rounds], control_tools(TRIAGE), must_call=True))
 
 
 # Every provider's own wire form ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask, join_chunks
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask, join_chunks
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, answer, reply
@@ -30,7 +30,7 @@ async def asked(
 ) -> ModelReply:
     """The reply to one question, without the seconds between attempts."""
     deps = Deps(lambda *_: model, prices=Prices(prices).cost, adapter=Adapter(first_wait=0, longest_reply=longest))
-    return await ask(deps, settings or Settings(model_seconds=5), Question("triage", PROMPT, **more))
+    return await ask(deps, settings or Settings(model_seconds=5), ModelRequest("triage", PROMPT, **more))
 
 
 async def over_the_wire(*script: Any, **more: Any) -> tuple[ModelReply, int]:

@@ -26,7 +26,7 @@ from donewhen.agent.openai_chat import OpenAIChat
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
-from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask
 from donewhen.state.ledger import CACHE_WRITES
 from donewhen.state.reading.decisions import EXECUTE, TRIAGE, control_tools
 from donewhen.state.settings import Settings
@@ -56,7 +56,7 @@ def claude(server: AnthropicServer) -> ChatAnthropic:
 
 async def ask_in_step(model: BaseChatModel, messages: Sequence[BaseMessage], **more: Any) -> ModelReply:
     deps = Deps(lambda *_: model, prices=Prices().cost, adapter=Adapter(first_wait=0))
-    question = Question("execute", messages, control_tools(EXECUTE), thread=THREAD, **more)
+    question = ModelRequest("execute", messages, control_tools(EXECUTE), thread=THREAD, **more)
     return await ask(deps, Settings(model_seconds=5, model_retries=0), question)
 
 
@@ -92,8 +92,8 @@ async def test_a_request_that_stands_alone_caches_its_instructions_only() -> Non
     """N43: writing to a cache costs more than not caching, so what nothing reads again is not written."""
     with AnthropicServer(finish) as server:
         deps = Deps(lambda *_: claude(server), adapter=Adapter(first_wait=0))
-        await ask(deps, Settings(), Question("triage", ROUNDS[:2], control_tools(TRIAGE)))
-        await ask(deps, Settings(), Question("triage", ROUNDS, control_tools(TRIAGE)))
+        await ask(deps, Settings(), ModelRequest("triage", ROUNDS[:2], control_tools(TRIAGE)))
+        await ask(deps, Settings(), ModelRequest("triage", ROUNDS, control_tools(TRIAGE)))
     assert [len(marks_of(body)) for body in server.bodies] == [1, 3]
 
 
@@ -102,7 +102,7 @@ async def test_marks_that_a_server_refuses_are_left_out() -> None:
     with AnthropicServer(finish, refuses="cache_control: extra inputs are not permitted") as server:
         model, adapter = claude(server), Adapter(first_wait=0)
         for _ in range(2):
-            question = Question("execute", ROUNDS, control_tools(EXECUTE))
+            question = ModelRequest("execute", ROUNDS, control_tools(EXECUTE))
             reply = await ask(Deps(lambda *_: model, adapter=adapter), Settings(), question)
             assert reply.error is None
     assert [len(marks_of(body)) for body in server.bodies] == [0, 0]

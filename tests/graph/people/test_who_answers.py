@@ -268,7 +268,7 @@ async def test_a_later_request_reads_whose_words_the_operators_were() -> None:
     await till.agent.resume(await till.asks(), "No. She is on the fraud list.", by="operator:anna")
     await till.agent.start("What happened to my refund?", thread_id="t", owner="mira")
     said = till.model.requests[-1].text
-    assert "<user>\noperator: No. She is on the fraud list.\n</user>" in said
+    assert "<user>\noperator:anna: No. She is on the fraud list.\n</user>" in said
     assert "<user>\nRefund 400 of order 17\n</user>" in said
 
 
