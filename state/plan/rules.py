@@ -18,7 +18,7 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 _SUFFIX = re.compile(r"[a-z]|[-_].+")
 RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
 PlannedStep = Mapping[str, Any]
-NOT_UNASKED = "runs unasked what is forbidden or approved call by call, so it cannot check; cite such a call instead"
+NOT_UNASKED = "must not run unasked here, so it cannot check: make such a call in the step, and cite it"
 
 
 @dataclass(frozen=True)
