@@ -799,7 +799,7 @@ async def _replaced(api: _Api, operation: Operation, reader: Operation, argument
 
 
 def _sent_part(now: Any, body: Any) -> Any:
-    """Return of an object the fields that a body has, because others, such as a time, may change by themselves."""
+    """Return the fields of an object that a body sends too: others, such as a time, may change by themselves."""
     if not (isinstance(now, dict) and isinstance(body, dict)):
         return now
     return {name: now[name] for name in body if name in now}
