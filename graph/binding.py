@@ -97,7 +97,8 @@ class Node(Runnable[Any, Any]):
                 await refuse_early_answer(config)
             deps, stored = self._deps.of_run(), migrate(input)
             seen = stored
-        runtime = with_settings(get_runtime(), deps)
+        kept = {} if self.name == "receive" else seen.get("given_settings") or {}  # another request has its own
+        runtime = with_settings(get_runtime(), deps, kept)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)
         log_of(thread_of(runtime)).turn = seen.get("turn", 0) + (self.name == "receive")
@@ -229,8 +230,10 @@ class Subgraph(RunnableLambda[Any, Any]):
         stored = (config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False)
         run = migrate(stored)
         deps = self._deps.of_run()
-        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps).context, deps)
-        before = _around.set(({**inputs, "version": stored.get("version", 0)}, deps))
+        kept = run.get("given_settings") or {}
+        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps, kept).context, deps)
+        inputs |= {"version": stored.get("version", 0), "given_settings": kept}
+        before = _around.set((inputs, deps))
         if saver := saver_of_task():
             saver.let_go(get_config()["configurable"]["checkpoint_ns"])
         try:

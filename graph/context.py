@@ -12,7 +12,7 @@ from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.hooks import Policies
 from donewhen.graph.tools.toolbox import Toolbox, ToolFinder
-from donewhen.state.settings import Settings, merge_settings
+from donewhen.state.settings import Settings, merge_settings, stored_settings
 
 ModelOf = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""
@@ -135,12 +135,14 @@ class Deps:
         )
 
 
-def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
+def with_settings(runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any]) -> Runtime[Settings]:
     """Return the runtime with the merged settings of graph and run as its context.
 
     A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
-    one from the dict that a run of this graph is given.
+    one from the dict that a run of this graph is given, and keeps none: without one, those count that the state has
+    `kept` of the request's begin.
     """
-    settings_given = runtime.context if isinstance(runtime.context, Settings) else None
+    given = runtime.context if isinstance(runtime.context, Settings) else None
+    settings_given = stored_settings(kept) if kept and given is None else given
     settings = merge_settings(deps.settings, settings_given)
     return runtime if settings is runtime.context else runtime.override(context=settings)

@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
@@ -84,6 +84,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     texts = Texts.of(runtime.store, thread_of(runtime), state)
     if Place.of(config, depth=1).nodes:
         update["request_mark"] = 10**9 + secrets.randbelow(9 * 10**9)
+        update["given_settings"] = _settings_of_outer_graph()
     update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
@@ -117,6 +118,13 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole_goal_plan(goal, settings, deps)}
     return update
+
+
+def _settings_of_outer_graph() -> Json:
+    """Return the settings that the outer graph was given as its context, as JSON without defaults; {} if none were."""
+    context: Any = get_runtime().context
+    is_ours = isinstance(context, Settings)
+    return context.model_dump(mode="json", exclude_unset=True, exclude={"tool_context"}) if is_ours else {}
 
 
 def _warn_of_short_store(runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> None:

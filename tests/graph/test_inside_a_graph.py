@@ -72,6 +72,32 @@ async def test_settings_as_the_context_around() -> None:
     assert ("__interrupt__" in out, out["messages"][-1].text) == (False, "done")
 
 
+async def test_settings_of_the_context_around_hold_for_the_whole_request() -> None:
+    """S5, C04: the plan said that each call asks; an answer, which has no context, does not change that. The next
+    request begins with what it is given itself."""
+    saved: list[str] = []
+
+    def save() -> str:
+        """Save it."""
+        saved.append("it")
+        return "saved"
+
+    def work(messages: Any, _: Any) -> Any:
+        is_saved = any(message.type == "tool" for message in messages)
+        return finish_step("saved", evidence=["s1.1"]) if is_saved else call("save")
+
+    plan = submit_plan([step("s1", tools=["save"])])
+    roles: Any = {"triage": lambda *_: plan, "execute": work, "deliver": lambda *_: "Done."}
+    outer = around(build_graph(ScriptedModel(roles=roles), [save]).compile())
+    for given, kinds in ((Settings(approvals="each"), ["plan", "tool"]), (None, ["plan"])):
+        asked, out = list[str](), await outer.ainvoke({"messages": "save it"}, config("t"), context=given)
+        while "__interrupt__" in out:
+            asked.append(out["__interrupt__"][0].value["kind"])
+            out = await outer.ainvoke(Command(resume="approve"), config("t"))
+        assert asked == kinds
+    assert len(saved) == 2
+
+
 class Mode(TypedDict, total=False):
     """A context whose keys happen to be called as settings of ours."""
 
@@ -189,8 +215,13 @@ def asks_twice(paid: list[float]) -> Any:
         return f"paid {amount}"
 
     plan = submit_plan([step("s1", tools=["pay"])])
-    work = [call("pay", amount=400.0), finish_step("paid", evidence=["s1.1"])]
-    return build_graph(ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": lambda *_: "Done."}), [pay])
+
+    def work(messages: Any, _: Any) -> Any:
+        is_paid = any(message.type == "tool" for message in messages)
+        return finish_step("paid", evidence=["s1.1"]) if is_paid else call("pay", amount=400.0)
+
+    roles: Any = {"triage": lambda *_: plan, "execute": work, "deliver": lambda *_: "Done."}
+    return build_graph(ScriptedModel(roles=roles), [pay])
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "invoke", "side by side"])
