@@ -43,6 +43,8 @@ class Proposal:
     """What took effect in steps, by their ids."""
     before: Json | None = None
     """The plan that the person was shown last and spoke about."""
+    heard: bool = False
+    """True if a person said something after the approval that was not about a plan shown since."""
     living: Sequence[Json] = ()
     """The schedules that the thread has already, `{id, schedule}`."""
     template: Json | None = None
@@ -53,7 +55,8 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     """Return the update with the pause that shows the plan, or with its approval if no consent is needed.
 
     Of a plan that replaces an approved one, only the difference needs consent; if there is no difference, nobody is
-    asked. A new schedule always needs it: only a person can confirm the time (P18).
+    asked, except whoever spoke to it since: their words are not in it. A new schedule always needs it: only a person
+    can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
     why, done = proposal.reasons, proposal.done
@@ -61,7 +64,10 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     effects, approved = plan_effects(plan, deps, settings), approval["plan"] if approval else None
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
-    if approval and not changes:
+    before = proposal.before
+    if approval and not changes and proposal.heard:
+        before = approval["plan"]
+    elif approval and not changes:
         by = str(approval.get("by"))
     if by is not None:
         effects_before = (approval or {}).get("effects") or {}  # nobody is shown what they are now
@@ -71,7 +77,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
         {"next_runs": next_moments(plan["schedule"], datetime.fromisoformat(now()))} if plan.get("schedule") else {}
     )
     more |= {"changes": changes} if changes else {}
-    more |= {"before": proposal.before} if proposal.before else {}
+    more |= {"before": before} if before else {}
     more |= {"living": [*proposal.living]} if proposal.living else {}
     more |= {"template": proposal.template} if proposal.template else {}
     pending = PlanPause.ask(

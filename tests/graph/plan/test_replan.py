@@ -466,6 +466,47 @@ async def test_a_steered_planner_sees_the_plan_as_it_was_edited() -> None:
     await agent.aclose()
 
 
+@pytest.mark.parametrize(
+    ("words", "confirm", "shown"),
+    [
+        ("leave out the sending", "always", True),
+        ("leave out the sending", "writes", True),
+        ("leave out the sending", "never", False),
+        ("continue", "always", False),
+    ],
+)
+async def test_a_plan_that_stays_after_what_a_person_said_is_shown_again(
+    words: str, confirm: Any, shown: bool
+) -> None:
+    """C04: what was said to a stopped run and is not in its plan: the approved one is shown again, as before."""
+    plan = submit_plan([{"id": "s1", "content": "look"}, {"id": "s2", "content": "send", "tools": ["send"]}])
+
+    def work_on_s1(messages: Any, _: Any) -> Any:
+        if seen := observed(messages):
+            return finish_step("blue", seen[-1])
+        if [each.role for each in model.requests].count("execute") == 1:
+            agent.drain()
+        return call("look", x="sky")
+
+    s2 = [call("send", text="blue"), finish_step("sent", "s2.1")]
+    model = ScriptedModel(roles={"triage": [plan, plan], "execute": {"s1": work_on_s1, "s2": s2}}, strict=False)
+    agent = Agent(
+        model, [look, send], effects=REPLANNED["effects"], storage="memory:",
+        settings={"confirm": confirm, "approvals": "plan"},
+    )  # fmt: skip
+    async with agent:
+        run = await agent.start("the sky, sent")
+        if confirm != "never":
+            run = await agent.resume(run, "approve")
+        assert run.status == "running"
+        run = await agent.resume(run.thread_id, steer=words)
+        if shown:
+            assert run.pending[0]["kind"] == "plan"
+            assert run.pending[0]["text"].count("(as before)") == 2
+            run = await agent.resume(run, "approve")
+        assert run.status == "completed"
+
+
 @pytest.mark.parametrize("way", ["told", "told between steps", "answered", "rejected"])
 @pytest.mark.parametrize("kind", ["replan", "failed"])
 async def test_words_about_the_work_change_the_plan_where_failures_are_delivered(way: str, kind: Any) -> None:
