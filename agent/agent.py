@@ -283,7 +283,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
-        question: str | None = None,
+        question: str | Mapping[str, Any] | None = None,
         by: str = "",
         steer: str = "",
         **options: Unpack[Options],
@@ -297,8 +297,9 @@ class Agent:
             thread_id: The thread, or a Run of it. With a Run, the answer applies only to that run's questions; with an
                 id, a plain answer applies to the current question, whatever that is.
             answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
-            question: The id of the question that the answer is for, as in `pending`. Give it, or a Run, where an answer
-                may arrive twice or late: then it never answers another question.
+            question: The question that the answer is for, as in `pending`, or its id. Give it, or a Run, where an
+                answer may arrive twice or late: then it never answers another question. Once others said more than was
+                shown with the question or the Run (`meanwhile`), the answer is stale; of an id, nobody knows.
             by: Who answers, as your program knows them: a name, or `role:name`. The receipt has it. A question for
                 somebody else (`Settings.answered_by`, `Ask`) stays open, and `Run.problem` says who is asked.
             steer: Words to a run that was stopped. It plans anew with them, for the same goal, and keeps finished
@@ -326,7 +327,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
-        question: str | None = None,
+        question: str | Mapping[str, Any] | None = None,
         by: str = "",
         steer: str = "",
         on_leave: OnLeave = "stop",
@@ -338,14 +339,14 @@ class Agent:
         tools = as_tools(options.get("tools") or ())
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
-        asked, by = question_for(thread_id, question), check_name("by", by)
+        (asked, read), by = question_for(thread_id, question), check_name("by", by)
         if steer and not steer.strip():
             raise GoalError("there is nothing to steer by: the text is blank")
         if steer and answer is not MISSING:
             raise ConfigError(
                 "resume takes an answer to a run that waits, or steer= for one that was stopped, not both"
             )
-        continuation = Continuation(answer, asked, by, steer, options.get("settings"), form)
+        continuation = Continuation(answer, asked, read, by, steer, options.get("settings"), form)
         return self._stream(id, lambda live: runner.resume(live, continuation), options.get("config"), on_leave, tools)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
@@ -385,7 +386,7 @@ class Agent:
         return id
 
     async def submit_answer(
-        self, thread_id: str | Run, answer: Any, *, question: str | None = None, by: str = ""
+        self, thread_id: str | Run, answer: Any, *, question: str | Mapping[str, Any] | None = None, by: str = ""
     ) -> str:
         """Check an answer like `resume`, but leave the work to a worker.
 
@@ -400,9 +401,9 @@ class Agent:
         If the thread is being worked on, an answer to another of its questions waits until that is done. Tools that are
         missing are no error here: the answer waits for a worker that has them, see `donewhen.types.Worker`.
         """
-        id, asked, by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
+        id, (asked, read), by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
         try:
-            await self._runner.submit_answer(id, answer, asked, by)
+            await self._runner.submit_answer(id, answer, asked, read, by)
         finally:
             self._wake_workers()
         return id

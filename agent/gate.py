@@ -11,12 +11,12 @@ from langgraph.types import Command
 from donewhen.agent.run import Run
 from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, named_pauses
+from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, meanwhile_text, named_pauses
 from donewhen.graph.people.answers import OVERDUE, missing_tools, words_in
 from donewhen.graph.people.interjections import name_of_words
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
-from donewhen.state.errors import ResumeError, StaleAnswer, ToolMissing
+from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import say, says_continue
 from donewhen.state.people.answers import read_signed, sign
 from donewhen.state.records import Pause
@@ -51,15 +51,22 @@ class NotAsked(ResumeError):
         return ResumeError(f"{self} {say(self._language, 'unclear', 'message_kept')}", self.pending)
 
 
-def question_for(shown: Run | str, question: str | None = None) -> str:
-    """Return the id of the question that an answer is for; "" stands for the current question.
+def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, dict[str, int]]:
+    """Return the id of the question that an answer is for, "" for the current one, and with how many words of others
+    questions were shown, by their ids.
 
-    The id is `question`, if it is not blank, or that of the run's current question. For a run without one, the result
-    matches no question.
+    The id is that of `question`, if it is not blank, or of the run's current question. For a run without one, it
+    matches no question. Raises ConfigError if `question` is neither an id nor a question.
     """
+    asked: Sequence[Mapping[str, Any]] = shown.pending if isinstance(shown, Run) else ()
+    if isinstance(question, Mapping):
+        asked, question = [question], question.get("id") or None
+        if not isinstance(question, str):
+            raise ConfigError("question is an id, or a question of `Run.pending` or `Agent.pending()`, which has one")
+    read = {str(pause["id"]): len(pause.get("meanwhile") or ()) for pause in asked}
     if question or not isinstance(shown, Run):
-        return question or ""
-    return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run"
+        return question or "", read
+    return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run", read
 
 
 def admit(run: Run, row: Json, values: Mapping[str, Any], answer: Any, question: str = "", by: str = "") -> Json:
@@ -172,27 +179,36 @@ def _say_row(row: Mapping[str, Any]) -> str:
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 
-def read_understood(run: Run, answers: Json) -> tuple[Json, ResumeError | None]:
+def read_understood(run: Run, answers: Json, read: Mapping[str, int]) -> tuple[Json, ResumeError | None]:
     """Return the answers to store, and the error for those that count for nothing; None if all count.
 
-    Those that put their question off are neither. The error is a NotAsked if a question is for somebody else.
+    Those that put their question off are neither. The error is a NotAsked if a question is for somebody else. Raises
+    StaleAnswer if others have said more than a question was shown with: `read`, by its id, of those that are known.
     """
     understood: Json = {}
     others, unread, words, name = list[OpenPause](), dict[str, str](), list[str](), ""
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
-        read = asked.read(value)
-        if not asked.counts(read, by or ""):
+        meant = asked.read(value)
+        if not asked.counts(meant, by or ""):
             others.append(asked)
             words.append(words_in(value))
             name = by or ""
-        elif isinstance(read, str) and "schema" not in pause:
-            unread[asked.id] = read
-        elif isinstance(read, str) or read.kind != "later":
+        elif unseen := _words_unseen(asked, read.get(asked.id), by or ""):
+            raise StaleAnswer(f"{asked.id} was shown before this. {unseen} Answer again if it holds", [asked.id])
+        elif isinstance(meant, str) and "schema" not in pause:
+            unread[asked.id] = meant
+        elif isinstance(meant, str) or meant.kind != "later":
             understood[asked.id] = answers[asked.id]
     if others:
         return understood, NotAsked(run, others, "\n".join(filter(None, words)), name, unread)
     return understood, ResumeError(_name_each(unread), list(unread)) if unread else None
+
+
+def _words_unseen(asked: OpenPause, read: int | None, by: str) -> str:
+    """Return what others said to a question since it was shown with `read` of their words; None if nobody knows."""
+    rows = asked.meanwhile[read:] if read is not None else []
+    return meanwhile_text([row for row in rows if row["by"] != by], asked.spoken)
 
 
 def _name_each(problems: Mapping[str, str]) -> str:

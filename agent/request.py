@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, Self, cast
 from uuid import uuid4
@@ -149,6 +149,8 @@ class Continuation:
     answer: Any = MISSING
     question: str = ""
     """The id of the question that a plain answer is for; "" is the one which is open."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """With how many words of others the questions were shown, by their ids, as far as the caller knows."""
     by: str = ""
     """Who answers."""
     steer: str = ""

@@ -764,19 +764,22 @@ class Runner:
         ):
             raise ConfigError("output_type: the run was started with another one, or with none")
         run, settings = self._read_to_continue(thread, snapshot, new_settings)
+        run = await with_words_of_others(thread.store, run)
         answers: Json = {}
         if continuation.steer:
             command: Any = steer_input(run, continuation.steer, migrate(snapshot.values))
         else:
             answers = self._answers_to(run, row, snapshot.values, settings, continuation)
-            if continuation.answer is not MISSING and (kept := await self._keep_for_others(thread, run, answers)):
+            if continuation.answer is not MISSING and (
+                kept := await self._keep_for_others(thread, run, answers, continuation.read)
+            ):
                 return kept
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
             if is_unchanged and has_work(row):
                 return await self.write_rest(thread.store, run, snapshot.values)
-            return await with_words_of_others(thread.store, run)
+            return run
         self.prepare(settings)
         change: Json = {"goal": _goal_for(row, run), "settings": settings if new_settings else None}
         if answers:
@@ -802,12 +805,14 @@ class Runner:
         log_of(thread.thread_id).turn = snapshot.values.get("turn", 1)
         return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
 
-    async def _keep_for_others(self, thread: HeldThread, run: Run, answers: Json) -> Run | None:
+    async def _keep_for_others(
+        self, thread: HeldThread, run: Run, answers: Json, read: Mapping[str, int]
+    ) -> Run | None:
         """Keep the words of answers by somebody who is not asked; return the run, which waits on and says so.
 
         None if the graph takes the answers: one of them counts, or is a message, which may have images and files.
         """
-        _, error = read_understood(run, answers)
+        _, error = read_understood(run, answers, read)
         given = [read_signed(answer) for answer in answers.values()]
         if (
             not isinstance(error, NotAsked)
@@ -1139,7 +1144,7 @@ class Runner:
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
-    async def submit_answer(self, thread_id: str, answer: Any, question: str, by: str) -> str:
+    async def submit_answer(self, thread_id: str, answer: Any, question: str, read: Mapping[str, int], by: str) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`; of
@@ -1153,7 +1158,9 @@ class Runner:
                 left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
                 taken = {**taken, **{id: entry["answer"] for id, entry in left.items()}}
                 run = run.without(left, "running")
-            understood, refusal = _address_open(run, values, answer, question, by, taken)
+            run = await with_words_of_others(store, run)
+            answers = _address_open(run, values, answer, question, by, taken)
+            understood, refusal = read_understood(run, answers, read)
         if isinstance(refusal, NotAsked):
             refusal = await self.keep_words(thread_id, refusal, by)
         if not understood:
@@ -1481,8 +1488,8 @@ async def _refuse_left(store: ThreadStore, thread_id: str, ids: Collection[str])
 
 def _address_open(
     run: Run, values: Mapping[str, Any], answer: Any, question: str, by: str, taken: Mapping[str, Any]
-) -> tuple[Json, ResumeError | None]:
-    """Return the answers to store by id, signed, and the error for the others. `taken` as in `address_answer`.
+) -> Json:
+    """Return the answers by id, signed. `taken` as in `address_answer`.
 
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
@@ -1490,4 +1497,4 @@ def _address_open(
         decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
         why = run.problem or "it is being worked on"
         raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: {why}{decided}")
-    return read_understood(run, address_answer(run, values, answer, question, by, taken))
+    return address_answer(run, values, answer, question, by, taken)

@@ -120,7 +120,7 @@ async def run_batch(path: Path = LETTERS, most: float = MOST) -> None:
             while going := await work_until_rest(agent, worker, most):
                 questions = [each for each in await agent.pending() if each["thread_id"] in letters]
                 for question, said in zip(questions, ask(questions), strict=True):
-                    await agent.submit_answer(question["thread_id"], said, question=question["id"], by="mira")
+                    await agent.submit_answer(question["thread_id"], said, question=question, by="mira")
                 again = [row for row in await list_batch(agent, ("failed", "partial")) if not row.metadata]
                 for row in again:  # once: the second request has metadata
                     goal, customer = letters[row.thread_id]

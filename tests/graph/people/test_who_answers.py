@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ async def test_who_is_asked_reads_what_others_wrote_meanwhile(language: str) -> 
     (listed,) = await till.agent.pending()
     assert listed["text"].count("told one") == listed["text"].count("told two") == 1
     assert listed["answered_by"] == "operator"
-    run = await till.agent.resume(run, {"type": "edit", "arguments": {"amount": "much"}}, by="operator:anna")
+    run = await till.agent.resume("t", {"type": "edit", "arguments": {"amount": "much"}}, by="operator:anna")
     assert "amount" in run.pending[0]["text"].partition("mira")[0]  # what is wrong with their own answer comes first
     run = await till.agent.resume(run, "approve", by="operator:anna")
     assert run.pending[0]["answered_by"] == "operator"
@@ -588,7 +588,7 @@ async def test_two_people_answer_at_once() -> None:
 
     async def answered(by: str, words: str) -> str:
         try:
-            await till.agent.submit_answer(run, words, by=by)
+            await till.agent.submit_answer("t", words, question=run.pending[0]["id"], by=by)
         except DoneWhenError as error:
             return type(error).__name__
         return "taken"
@@ -603,6 +603,38 @@ async def test_two_people_answer_at_once() -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
     (row,) = (await till.agent.graph.aget_state(config)).values["approvals"][1:]
     assert row["name"] == first
+
+
+@pytest.mark.parametrize("submits", [True, False])
+@pytest.mark.parametrize("shown", ["run", "question", "id"])
+async def test_who_was_shown_less_than_was_said_since_decides_nothing(shown: str, submits: bool) -> None:
+    """C02, H13: an answer to a run or a question, as it was shown, is stale once others said more; with only its id,
+    nobody knows. Their own words are no news to who answers, and who is not asked is heard in any case."""
+    till = Till(pays(400), finish_step("Refunded 400", "s1.1"))
+    run = await till.asks()
+
+    async def answers(words: str, by: str) -> Run:
+        given: Any = {"run": (run, None), "question": ("t", listed), "id": ("t", listed["id"])}[shown]
+        if not submits:
+            return await till.agent.resume(given[0], words, question=given[1], by=by)
+        await till.agent.submit_answer(given[0], words, question=given[1], by=by)
+        return await till.agent.run_submitted("t")
+
+    async with till.agent as agent:
+        (listed,) = await agent.pending()
+        for words in ("I keep it", "and the lamp"):
+            with pytest.raises(ResumeError, match="kept") if submits else nullcontext():
+                assert "kept" in (await answers(words, "mira")).problem
+        if shown != "id":
+            with pytest.raises(StaleAnswer, match=r"mira wrote meanwhile: “I keep it”.*and the lamp"):
+                await answers("approve", "operator:anna")
+            assert till.paid == []
+        run, (listed,) = await agent.get("t"), await agent.pending()
+        await agent.tell("t", "I look at it", by="operator:anna")
+        assert (await answers("approve", "operator:anna")).status == "completed"
+        assert till.paid == [400]
+        with pytest.raises(ConfigError, match="question is an id, or a question"):
+            await agent.resume("t", "approve", question={})
 
 
 def by_what_is_there(messages: Any, _: Any) -> Any:
@@ -745,7 +777,7 @@ async def test_the_news_of_words_goes_where_the_news_of_the_run_go() -> None:
         for request_id in ("m1", "m2", "m2"):
             await other.tell("t", "with champagne", by="bob", request_id=request_id)
         for _ in range(2):
-            run = await agent.resume(run, {"type": "edit", "plan": {"steps": "none at all"}}, by="approver")
+            run = await agent.resume("t", {"type": "edit", "plan": {"steps": "none at all"}}, by="approver")
             assert run.problem
             assert run.pending[0]["text"].count("with champagne") == 2
     assert elsewhere == []
@@ -911,7 +943,7 @@ async def test_the_same_words_at_the_next_question_are_kept_too() -> None:
         for _ in range(2):
             with pytest.raises(ResumeError):
                 await agent.submit_answer("t", "hurry up", by="bob")
-        run = await agent.resume(run, "twice, please", by="approver:anna")
+        run = await agent.resume("t", "twice, please", by="approver:anna")
         first = run.pending[0]["text"].count("hurry up")
         with pytest.raises(ResumeError):
             await agent.submit_answer("t", "hurry up", by="bob")

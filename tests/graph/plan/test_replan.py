@@ -475,9 +475,7 @@ async def test_a_steered_planner_sees_the_plan_as_it_was_edited() -> None:
         ("continue", "always", False),
     ],
 )
-async def test_a_plan_that_stays_after_what_a_person_said_is_shown_again(
-    words: str, confirm: Any, shown: bool
-) -> None:
+async def test_a_plan_that_stays_after_what_a_person_said_is_shown_again(words: str, confirm: Any, shown: bool) -> None:
     """C04: what was said to a stopped run and is not in its plan: the approved one is shown again, as before."""
     plan = submit_plan([{"id": "s1", "content": "look"}, {"id": "s2", "content": "send", "tools": ["send"]}])
 
