@@ -4,7 +4,7 @@ import copy
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -207,7 +207,7 @@ class Document:
         first, names = dict[str, str](), dict[tuple[str, str], str]()
         for path, method, about in sorted(found, key=lambda each: each[:2]):
             own, place = str(about.get("operationId") or _name_of(method, path)), f"{method.upper()} {path}"
-            names[path, method] = name = _free_name(own, {*first})
+            names[path, method] = name = _free_name(own, first)
             if name != own:
                 other = first[legal_name(own)]
                 same, new = legal_name(own), legal_name(name)
@@ -434,7 +434,7 @@ class _Schemas:
 
     def _define(self, ref: str) -> str:
         if (name := self._names.get(ref)) is None:
-            name = legal_name(_free_name(unquote(ref.rpartition("/")[2]), {*self.definitions}))
+            name = legal_name(_free_name(unquote(ref.rpartition("/")[2]), self.definitions))
             self._names[ref] = name
             self.definitions[name] = {}  # it may refer to itself
             self.definitions[name] = self._read(self._document.look_up(ref))
@@ -468,12 +468,11 @@ def _name_of(method: str, path: str) -> str:
     return "_".join([method, *words]) or method
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: Collection[str]) -> str:
     """Return the name, with a number if its form for models is taken."""
     made, number = name, 2
     while legal_name(made) in taken:
         made, number = f"{name}_{number}", number + 1
-    taken.add(legal_name(made))
     return made
 
 
