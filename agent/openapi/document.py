@@ -84,7 +84,7 @@ class Operation:
     """The path with its parameters in braces, as the document has it."""
     server: str | None
     """The address of its server; None if the document names none with a host."""
-    about: str
+    description: str
     effect: str
     parameters: Sequence[Parameter]
     media: str
@@ -93,7 +93,7 @@ class Operation:
     """True if the argument `body` is the whole body; else the arguments of the place `body` are its fields."""
     needs_body: bool
     """True if `{}` is sent where no field is given."""
-    key: "KeyHeader | None"
+    key_header: "KeyHeader | None"
     """The header for the key of a call; None if the document declares none."""
     output: Json | None
     """The schema of a successful result, if that is an object."""
@@ -144,14 +144,14 @@ class Operation:
             [each.argument, each.name, each.place, each.style, each.explode, each.as_json] for each in self.parameters
         ]
         body = [self.media, self.whole_body, self.needs_body]
-        key = self.key.name if self.key else ""
-        return {"method": self.method, "path": self.path, "parameters": parameters, "body": body, "key": key}
+        header = self.key_header.name if self.key_header else ""
+        return {"method": self.method, "path": self.path, "parameters": parameters, "body": body, "key": header}
 
     def arguments_schema(self) -> Json:
         """Return the JSON Schema of the arguments."""
         own = [each for each in self.parameters if not each.filled_in]
         properties = {each.argument: each.schema for each in own}
-        if self.key:
+        if self.key_header:
             properties[KEY_ARGUMENT] = {"type": "string"}
         schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
         if required := [each.argument for each in own if each.required]:
@@ -176,26 +176,26 @@ class Document:
         self._document, self._address = document, address
         self._resolver = Registry().with_resource("", Resource.opaque(document)).resolver("")
 
-    def operations(self) -> Iterator[tuple[Operation | None, str]]:
-        """Yield each operation with its description, or None with why it cannot be a tool."""
+    def operations(self) -> Iterator[Operation | str]:
+        """Yield each operation, or why it cannot be a tool."""
         names = self._names()
         for path, path_item in self._document["paths"].items():
             item = self._follow(path_item)
             for name, value in item.items():
                 if isinstance(value, Mapping) and name not in METHODS and not str(name).startswith("x-"):
-                    yield None, f"{name} {path}: there is no method {name!r}"
+                    yield f"{name} {path}: there is no method {name!r}"
             for method in METHODS:
                 if not isinstance(item.get(method), Mapping):
                     continue
-                about = self._follow(item[method])
+                operation = self._follow(item[method])
                 place = f"{method.upper()} {path}"
                 if method in WITHOUT_TOOL:
-                    yield None, f"{place}: it only describes the server"
+                    yield f"{place}: it only describes the server"
                     continue
                 try:
-                    yield self._read(names[str(path), method], method, str(path), item, about), place
+                    yield self._read(names[str(path), method], method, str(path), item, operation)
                 except _CannotBeTool as error:
-                    yield None, f"{place}: {error}"
+                    yield f"{place}: {error}"
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
 
@@ -205,8 +205,8 @@ class Document:
         found = [(path, method, self._follow(item[method])) for path, item in items for method in METHODS
                  if isinstance(item.get(method), Mapping) and method not in WITHOUT_TOOL]  # fmt: skip
         first, names = dict[str, str](), dict[tuple[str, str], str]()
-        for path, method, about in sorted(found, key=lambda each: each[:2]):
-            own, place = str(about.get("operationId") or _name_of(method, path)), f"{method.upper()} {path}"
+        for path, method, operation in sorted(found, key=lambda each: each[:2]):
+            own, place = str(operation.get("operationId") or _name_of(method, path)), f"{method.upper()} {path}"
             names[path, method] = name = _free_name(own, first)
             if name != own:
                 other = first[legal_name(own)]
@@ -215,10 +215,10 @@ class Document:
             first[legal_name(name)] = place
         return names
 
-    def _server(self, item: Json, about: Json) -> str | None:
+    def _server(self, item: Json, operation: Json) -> str | None:
         """Return the address of an operation's first server that has a host, with its variables' defaults filled in."""
         root: list[Json] = [{"url": "/"}]  # as OpenAPI has it where a document names none
-        for server in about.get("servers") or item.get("servers") or self._document.get("servers") or root:
+        for server in operation.get("servers") or item.get("servers") or self._document.get("servers") or root:
             url = str(server.get("url", ""))
             for name, variable in (server.get("variables") or {}).items():
                 url = url.replace("{" + name + "}", str(variable.get("default", "")))
@@ -232,22 +232,22 @@ class Document:
         schemes = self._follow(self._follow(self._document.get("components")).get("securitySchemes"))
         return {str(self._follow(each).get("name", "")).lower() for each in schemes.values()} - {""}
 
-    def _read(self, name: str, method: str, path: str, item: Json, about: Json) -> Operation:
+    def _read(self, name: str, method: str, path: str, item: Json, operation: Json) -> Operation:
         schemas = _Schemas(self)
         declared_parameters = [
-            self._follow(each) for each in [*(item.get("parameters") or ()), *(about.get("parameters") or ())]
+            self._follow(each) for each in [*(item.get("parameters") or ()), *(operation.get("parameters") or ())]
         ]
         declared = {
             (each["name"], each["in"]): each for each in declared_parameters
         }  # those of the operation replace the path's
-        parameters, key = list[Parameter](), cast("KeyHeader | None", None)
+        parameters, key_header = list[Parameter](), cast("KeyHeader | None", None)
         for (own, place), each in declared.items():
             if place == "header" and (own.lower() in KEY_HEADERS or each.get("x-idempotency-key") is True):
-                key = self._key_header(own, each)
+                key_header = self._key_header(own, each)
             elif not (place == "header" and own.lower() in NO_PARAMETERS):
                 parameters.append(self._parameter(each, schemas, parameters))
         media, whole, together = "", False, list[str]()
-        if body := self._follow(about.get("requestBody")):
+        if body := self._follow(operation.get("requestBody")):
             media, whole, fields = self._body(body, schemas, parameters)
             if body.get("required") is False and not whole:
                 together = [each.argument for each in fields if each.required]
@@ -257,12 +257,12 @@ class Document:
         missing = {*re.findall(r"\{([^{}]+)\}", path)} - {each.name for each in parameters if each.place == "path"}
         if missing:
             raise _CannotBeTool(f"its path has {', '.join(sorted(missing))}, which no parameter describes")
-        description = _describe(about, item, method, path)
+        description = _describe(operation, item, method, path)
         if together:
             description += f" A body with any field needs {', '.join(together)}."
         return Operation(
-            name, method, path, self._server(item, about), description, self._effect(about, method), parameters, media,
-            whole, needs_body, key, self._output(about), together, schemas.definitions,
+            name, method, path, self._server(item, operation), description, self._effect(operation, method), parameters,
+            media, whole, needs_body, key_header, self._output(operation), together, schemas.definitions,
         )  # fmt: skip
 
     def _key_header(self, name: str, declared: Json) -> KeyHeader:
@@ -343,18 +343,18 @@ class Document:
             return None
         return {"properties": properties, "required": required}
 
-    def _effect(self, about: Json, method: str) -> str:
-        effect = about.get("x-effect")
+    def _effect(self, operation: Json, method: str) -> str:
+        effect = operation.get("x-effect")
         if effect is not None and effect not in ("read", "idempotent", "write"):
             raise ToolError(
-                f"x-effect of {about.get('operationId')} is {effect!r}; it must be read, idempotent or write"
+                f"x-effect of {operation.get('operationId')} is {effect!r}; it must be read, idempotent or write"
             )
         return str(
             effect or {"get": "read", "head": "read", "put": "idempotent", "delete": "idempotent"}.get(method, "write")
         )
 
-    def _output(self, about: Json) -> Json | None:
-        for status, response in (about.get("responses") or {}).items():
+    def _output(self, operation: Json) -> Json | None:
+        for status, response in (operation.get("responses") or {}).items():
             if str(status).startswith("2"):
                 contents = self._follow(response).get("content") or {}
                 for media, each in contents.items():
@@ -452,14 +452,14 @@ def _or_null(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _describe(about: Json, item: Json, method: str, path: str) -> str:
+def _describe(operation: Json, item: Json, method: str, path: str) -> str:
     texts = [
         str(each).strip()
-        for each in (about.get("summary"), about.get("description") or item.get("description"))
+        for each in (operation.get("summary"), operation.get("description") or item.get("description"))
         if each
     ]
     texts = [texts[0] if texts[0].endswith((".", "!", "?")) else f"{texts[0]}.", *texts[1:]] if texts else []
-    deprecated = ["Deprecated."] if about.get("deprecated") else []
+    deprecated = ["Deprecated."] if operation.get("deprecated") else []
     return " ".join([*dict.fromkeys(texts), *deprecated, f"({method.upper()} {path})"])
 
 

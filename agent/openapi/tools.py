@@ -189,15 +189,15 @@ def openapi_tools(
     read = Document(load_document(document), str(document) if is_fetched else "")
     api = _Api(base_url, headers, dict(params or {}), client, seconds, read.key_names())
     operations = list[Operation]()
-    for operation, about in read.operations():
-        if operation is None:
-            log.warning("no tool for %s", about)
+    for each in read.operations():
+        if isinstance(each, str):
+            log.warning("no tool for %s", each)
         else:
-            operations.append(_without_fixed(operation, headers, params, api.keys))
+            operations.append(_without_fixed(each, headers, params, api.key_names))
     if unknown := {*(only or ())} - {each.name for each in operations}:
         names = ", ".join(each.name for each in operations)
         raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
-    _warn_of_keys((each for each in operations if only is None or each.name in only), api.keys)
+    _warn_of_keys((each for each in operations if only is None or each.name in only), api.key_names)
     readers = {each.path: each for each in operations if read_back and each.method == "get" and each.needs_only("path")}
     reader_of = {
         each.name: readers[each.path] for each in operations if each.method in CHANGING and each.path in readers
@@ -238,7 +238,7 @@ class _Api:
     client: "httpx.AsyncClient | None"
     seconds: float | None
     """The time of a request that the owner gave."""
-    keys: Collection[str] = ()
+    key_names: Collection[str] = ()
     """The names of keys in the document, in small letters."""
 
     async def send(
@@ -256,7 +256,7 @@ class _Api:
         options["params"] += [*self.params.items()]
         if "authorization" in options["headers"]:  # the owner's: no document declares it
             options["auth"] = httpx.Auth()  # which sends the request as it is; with None, a user in the address counts
-        secrets = _secrets([*owners.items(), *self.params.items()], self.keys)
+        secrets = _secrets([*owners.items(), *self.params.items()], self.key_names)
         seconds = self.seconds or (None if self.client else SECONDS)
         if seconds:
             # A failed connection must be reported before the deadline, because it proves that nothing was sent.
@@ -350,7 +350,7 @@ class _Api:
         """
         more: Json = {}
         if url := str(answer.links.get("next", {}).get("url", "")):
-            hidden = {*map(str.lower, self.params), *self.keys}
+            hidden = {*map(str.lower, self.params), *self.key_names}
             pairs = [(name, each) for name, each in parse_qsl(urlsplit(url).query) if name.lower() not in hidden]
             read = {
                 each.argument: _query_value(each, pairs, operation.definitions)
@@ -371,8 +371,8 @@ class _Api:
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> tuple[str, Json]:
         path, query, headers = operation.path, list[tuple[str, str]](), dict[str, str]()
         cookies, body = dict[str, str](), dict[str, Any]()
-        if operation.key and (key := arguments.get(KEY_ARGUMENT)) is not None:
-            headers[operation.key.name] = operation.key.value(str(key))
+        if operation.key_header and (key := arguments.get(KEY_ARGUMENT)) is not None:
+            headers[operation.key_header.name] = operation.key_header.value(str(key))
         for each in operation.parameters:
             value = arguments.get(each.argument)
             if each.place == "path":
@@ -452,7 +452,7 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
-def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[str]:
+def _secrets(owners: Iterable[tuple[str, Any]], key_names: Collection[str]) -> list[str]:
     """Return the values of the owner's headers and parameters that no answer may show: keys and tokens, unless short.
 
     A value is a key if its name says so: by the document's security schemes, or by custom. Any other value counts as
@@ -460,7 +460,7 @@ def _secrets(owners: Iterable[tuple[str, Any]], keys: Collection[str]) -> list[s
     """
     found = list[str]()
     for name, value in ((name, str(value).strip()) for name, value in owners):
-        if name.lower() in keys or is_secret_name(name) or not PLAIN.fullmatch(value):
+        if name.lower() in key_names or is_secret_name(name) or not PLAIN.fullmatch(value):
             found += [each for each in (value, SCHEME.sub("", value, count=1)) if len(each) >= SHORTEST_HIDDEN]
             found += [each for each in _parts_of_key(name, value) if len(each) >= SHORTEST_PART]
     return [*dict.fromkeys(found)]
@@ -573,12 +573,12 @@ def _is_text(kind: str) -> bool:
 
 
 def _without_fixed(
-    operation: Operation, headers: Headers | None, params: Mapping[str, str] | None, keys: Collection[str]
+    operation: Operation, headers: Headers | None, params: Mapping[str, str] | None, key_names: Collection[str]
 ) -> Operation:
     """Return the operation without the parameters that go with every request. A function of headers gives the keys."""
     fixed = {("query", name) for name in params or ()}
-    names = {*keys, "cookie"} if callable(headers) else {name.lower() for name in headers or ()}
-    fixed |= {("header", name) for name in names} | {("cookie", key) for key in keys if "cookie" in names}
+    names = {*key_names, "cookie"} if callable(headers) else {name.lower() for name in headers or ()}
+    fixed |= {("header", name) for name in names} | {("cookie", name) for name in key_names if "cookie" in names}
     left = [
         each
         for each in operation.parameters
@@ -587,11 +587,11 @@ def _without_fixed(
     return replace(operation, parameters=left)
 
 
-def _warn_of_keys(operations: Iterable[Operation], keys: Collection[str]) -> None:
+def _warn_of_keys(operations: Iterable[Operation], key_names: Collection[str]) -> None:
     """Log each key among the arguments, which a model would have to know, with how to give it."""
     told = set[tuple[str, str]]()
     for name, each in ((operation.name, each) for operation in operations for each in operation.parameters):
-        is_key = each.name.lower() in keys or (each.place == "header" and is_secret_name(each.name))
+        is_key = each.name.lower() in key_names or (each.place == "header" and is_secret_name(each.name))
         if is_key and each.place in OPTIONS_FOR and (each.place, each.name) not in told:
             told.add((each.place, each.name))
             wanted, hint = f"the {each.place} {each.name}", OPTIONS_FOR[each.place].format(name=each.name)
@@ -613,7 +613,7 @@ def _tool(
         return answer
 
     about: Json = {
-        "description": operation.about,
+        "description": operation.description,
         "input_schema": operation.arguments_schema(),
         "effect": operation.effect,
     }

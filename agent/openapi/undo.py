@@ -151,6 +151,7 @@ class KeptChange:
     keeping: Keeper
     entry: Json
     key: str
+    """The key of the entry in the store."""
 
     async def note_result(self, after: Any) -> None:
         """Keep what the object was after the change."""
