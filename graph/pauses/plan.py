@@ -277,10 +277,10 @@ def plan_rules(
     deps: Deps,
     settings: Settings,
     finished: Mapping[str, Any] | None = None,
-    before: Json | None = None,
+    replaced: Json | None = None,
     values: Mapping[str, Any] = MappingProxyType({}),
 ) -> Rules:
-    """Return the rules for plans in this run. `before` is the plan to be replaced.
+    """Return the rules for a plan in this run. It stands in place of `replaced`: the approved plan, or the edited one.
 
     A plan that replaces an active one cannot have a schedule. The ids of steps that were planned in this request are
     not assigned to new ones, and other work under the id of a step that has begun gets another id.
@@ -294,8 +294,8 @@ def plan_rules(
         read_call=lambda name, arguments: toolbox[name].read(arguments)[:2],
         max_steps=settings.max_steps,
         finished=finished or {},
-        used={*(step["id"] for step in (before or {}).get("steps", ())), *(values.get("steps") or ())},
-        repeats=deps.repeats and before is None,
+        used={*(step["id"] for step in (replaced or {}).get("steps", ())), *(values.get("steps") or ())},
+        repeats=deps.repeats and replaced is None,
         zone=settings.timezone,
         unfinished=unfinished_steps(values),
     )

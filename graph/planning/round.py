@@ -250,10 +250,10 @@ def _is_decision(text: str, speech: str, legal: Sequence[str], tools: Collection
 def _read_plan(round: PlanningRound, written: Json) -> Json | list[str]:
     """Return the plan, on a replan merged into the approved one, or everything that is wrong with it."""
     state, settings, planning = round.state, round.settings, round.planning
-    before = (state["approval"] or {}).get("plan")
-    rules = plan_rules(round.deps, settings, planning["finished"], before, round.run)
+    approved = (state["approval"] or {}).get("plan")
+    rules = plan_rules(round.deps, settings, planning["finished"], approved, round.run)
     binding = settings.confirm == "never" and not planning["feedback"]
-    rules = replace(rules, approved=before, failed=planning["failed"], binding=binding)
+    rules = replace(rules, approved=approved, failed=planning["failed"], binding=binding)
     ours, problems = in_our_form(written, rules.executors)
     return problems or read_plan(ours, replace(rules, max_steps=1) if settings.mode == "step" else rules)
 
