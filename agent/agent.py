@@ -687,10 +687,10 @@ class Agent:
 
     def _runner_for(self, thread_id: str, tools: Sequence[BaseTool] = (), output_type: Any = None) -> Runner:
         """Return a runner for a thread, with these tools or with those that its request got earlier in this process."""
-        runner, kept = self._with_output(output_type), self._tools_by_thread.get(thread_id)
-        if tools or kept is None:
+        runner, earlier = self._with_output(output_type), self._tools_by_thread.get(thread_id)
+        if tools or earlier is None:
             return self._with_tools(runner, tools)
-        return replace(self._with_tools(runner, kept[0]), kept=kept[1])
+        return replace(self._with_tools(runner, earlier[0]), tools_of_request=earlier[1])
 
     def _with_tools(self, runner: Runner, tools: Sequence[BaseTool]) -> Runner:
         if not tools:

@@ -105,17 +105,17 @@ class Request:
         return True
 
     def displaced_by_it(
-        self, row: Mapping[str, Any], values: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+        self, row: Mapping[str, Any], values: Mapping[str, Any], base: Mapping[str, Any] | None = None
     ) -> Json:
         """Return, by id, digests of the goals that leave the thread with this request, and those that left it before:
         they are known if they are delivered again.
 
-        The row's request leaves if it has not begun; of the state's, those that `kept` lacks, if that is the state from
+        The row's request leaves if it has not begun; of the state's, those that `base` lacks, if that is the state from
         which this one goes on.
         """
         stored = _queued_messages(row)
-        left = [] if kept is None else [each for each in values.get("messages") or () if each.type == "human"]
-        stays = {*known_ids(values if kept is None else kept), *(message.id for message in self.messages)}
+        left = [] if base is None else [each for each in values.get("messages") or () if each.type == "human"]
+        stays = {*known_ids(values if base is None else base), *(message.id for message in self.messages)}
         leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
         return {**(row.get("put_out") or {}), **leaving}
 

@@ -486,7 +486,7 @@ class Runner:
     """The executors of the runs that are driven here."""
     graphs_executors: Executors | None = None
     """The executors with which the graph was built, if `executors` replaces them."""
-    kept: str | None = None
+    tools_of_request: str | None = None
     """The message of the request to which an earlier call gave the tools that `executors` adds: another request begins
     without them. "" if that one had begun before the call; None if there are no such tools.
     """
@@ -671,14 +671,14 @@ class Runner:
         message = str(messages[-1].id)
         turn = (snapshot.values.get("turn", 0) if snapshot else last_turn(thread.row)) + 1
         log_of(thread_id).turn = turn
-        place, kept, gone, values = None, dict[str, Any](), list[RemoveMessage](), snapshot.values if snapshot else {}
+        place, base, gone, values = None, dict[str, Any](), list[RemoveMessage](), snapshot.values if snapshot else {}
         if request.instead_of:
             place = await _find_before(thread.graph, thread_id, request.instead_of)
         if place:
             found, values = (await thread.graph.aget_state(place)).values, (await thread.read()).values
             said = found.get("messages") or []
             stays = [*takewhile(lambda each: each.id != request.instead_of, said)]
-            kept, gone = {**found, "messages": stays}, [RemoveMessage(id=each.id) for each in said[len(stays) :]]
+            base, gone = {**found, "messages": stays}, [RemoveMessage(id=each.id) for each in said[len(stays) :]]
         if request.plan:
             await thread.store.aput(plan_key(thread_id), message, request.plan, index=False)
 
@@ -691,14 +691,14 @@ class Runner:
                 await self._put_away(thread, snapshot)
             if place:
                 await thread.read()  # ids written from now on sort after the thread's latest state
-                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, kept, turn), "messages": gone}
+                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, base, turn), "messages": gone}
                 await thread.graph.aupdate_state(place, update, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
-        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, kept if place else None)}
+        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, base if place else None)}
         if place:  # what comes after it leaves the conversation
-            change["goals"] = [each.text for each in kept.get("messages") or () if isinstance(each, HumanMessage)]
+            change["goals"] = [each.text for each in base.get("messages") or () if isinstance(each, HumanMessage)]
         graph_input: Json = {"messages": messages}
         return Act(graph_input, request.settings, request.goal, change, fresh=True, request=message, before=put_away)
 
@@ -771,9 +771,9 @@ class Runner:
         else:
             answers = self._answers_to(run, row, snapshot.values, settings, continuation)
             if continuation.answer is not MISSING and (
-                kept := await self._keep_for_others(thread, run, answers, continuation.read)
+                waiting := await self._keep_for_others(thread, run, answers, continuation.read)
             ):
-                return kept
+                return waiting
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
@@ -1044,7 +1044,7 @@ class Runner:
 
         `request` is its message; "" if none begins.
         """
-        is_other = request and self.kept is not None and self.kept != request
+        is_other = request and self.tools_of_request not in (None, request)
         return self._executors_of_graph if is_other else self.executors
 
     @property
@@ -1397,13 +1397,13 @@ def _is_answered(snapshot: StateSnapshot) -> bool:
     return snapshot.next == ("deliver",) and (snapshot.values.get("ending") or {}).get("code") == "answered"
 
 
-async def _displaced_calls(thread: HeldThread, kept: Json, turn: int) -> list[Json]:
+async def _displaced_calls(thread: HeldThread, base: Json, turn: int) -> list[Json]:
     """Return the calls with effects of all requests that are not in the conversation once request `turn` begins.
 
-    `kept` is the state from which it begins. Whose place a request took that leaves with it now, that is its own.
+    `base` is the state from which it begins. Whose place a request took that leaves with it now, that is its own.
     """
-    last = kept.get("turn", 0)
-    before = [{**call, "by": turn if call["by"] > last else call["by"]} for call in kept.get("displaced") or ()]
+    last = base.get("turn", 0)
+    before = [{**call, "by": turn if call["by"] > last else call["by"]} for call in base.get("displaced") or ()]
     return before + await calls_of_requests(thread.store, thread.thread_id, range(last + 1, turn), turn)
 
 
