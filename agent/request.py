@@ -104,10 +104,10 @@ class Request:
             raise ConfigError(f"request_id {self.id!r} was given before, with another context: {hint}")
         return True
 
-    def displaced_by_it(
+    def goals_put_out(
         self, row: Mapping[str, Any], values: Mapping[str, Any], base: Mapping[str, Any] | None = None
     ) -> Json:
-        """Return, by id, digests of the goals that leave the thread with this request, and those that left it before:
+        """Return, by id, digests of the goals that this request puts out of the thread, and those put out before:
         they are known if they are delivered again.
 
         The row's request leaves if it has not begun; of the state's, those that `base` lacks, if that is the state from

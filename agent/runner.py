@@ -625,7 +625,7 @@ class Runner:
                         check_free(thread_id, thread.row, snapshot, OR_RESTART)
                     if request.instead_of:
                         await _find_before(thread.graph, thread_id, request.instead_of)
-                    put_out = request.displaced_by_it(thread.row, snapshot.values)
+                    put_out = request.goals_put_out(thread.row, snapshot.values)
                     await enqueue(thread.store, thread_id, self.queue, request, at, put_out=put_out)
         except ThreadBusy:
             if not request.id or await self._read_delivered(thread_id, request) is None:
@@ -696,7 +696,7 @@ class Runner:
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
         change |= {"goal": request.goal, "metadata": request.metadata, "owner": request.owner or None}
-        change |= {"home": self.queue, "put_out": request.displaced_by_it(thread.row, values, base if place else None)}
+        change |= {"home": self.queue, "put_out": request.goals_put_out(thread.row, values, base if place else None)}
         if place:  # what comes after it leaves the conversation
             change["goals"] = [each.text for each in base.get("messages") or () if isinstance(each, HumanMessage)]
         graph_input: Json = {"messages": messages}
