@@ -88,7 +88,7 @@ class Request:
         self.check_owner(thread_id, row)
         goals = [
             message.text
-            for message in (*_queued_messages(row), *(values.get("messages") or ()))
+            for message in (*_messages_in_row(row), *(values.get("messages") or ()))
             if message.id == self.id
         ]
         digest = _digest_of(goals[-1]) if goals else (row.get("put_out") or {}).get(self.id)
@@ -113,7 +113,7 @@ class Request:
         The row's request leaves if it has not begun; of the state's, those that `base` lacks, if that is the state from
         which this one goes on.
         """
-        stored = _queued_messages(row)
+        stored = _messages_in_row(row)
         left = [] if base is None else [each for each in values.get("messages") or () if each.type == "human"]
         stays = {*known_ids(values if base is None else base), *(message.id for message in self.messages)}
         leaving = {str(each.id): _digest_of(each.text) for each in (*left, *stored[-1:]) if each.id not in stays}
@@ -121,7 +121,7 @@ class Request:
 
     def _has_other_context(self, row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         """Return whether a thread's row has another context than this request, which is there and is the last one."""
-        is_last = queued_request(row) == self.id or (not queued_request(row) and values.get("turn") == 1)
+        is_last = request_in_row(row) == self.id or (not request_in_row(row) and values.get("turn") == 1)
         stored = (row.get("settings") or {}).get("tool_context")
         return is_last and self.context is not None and not same_json(stored, self.context)
 
@@ -131,7 +131,7 @@ class Request:
         return self.messages[-1].text
 
     def to_json(self) -> Json:
-        """Return the form kept in the thread's row until the request has begun."""
+        """Return the form in the thread's row, which keeps it until the request first waits or ends."""
         return {"messages": messages_to_dict(self.messages), "plan": self.plan, "instead_of": self.instead_of}
 
     @classmethod
@@ -218,8 +218,8 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
 
 def is_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether the run's state lacks the request of its thread's row: it is queued, or its worker died before."""
-    queued = _queued_ids(row)
-    return bool(queued) and queued[-1] not in known_ids(values)
+    stored = _ids_in_row(row)
+    return bool(stored) and stored[-1] not in known_ids(values)
 
 
 def is_unread(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
@@ -229,31 +229,31 @@ def is_unread(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     read, last = [message.id for message in values.get("messages") or ()], values.get("request")
     if last:
         read = read[: read.index(last) + 1] if last in read else []
-    queued = _queued_ids(row)
-    return bool(queued) and queued[-1] not in read
+    stored = _ids_in_row(row)
+    return bool(stored) and stored[-1] not in read
 
 
-def queued_request(row: Mapping[str, Any]) -> str:
-    """Return the id of the message of a thread's stored request; "" if the row has none."""
-    return next((id for id in reversed(_queued_ids(row)) if id), "")
+def request_in_row(row: Mapping[str, Any]) -> str:
+    """Return the id of the message of the request in a thread's row, queued or at work; "" if the row has none."""
+    return next((id for id in reversed(_ids_in_row(row)) if id), "")
 
 
 def request_of(row: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return the id of the message of a thread's last request, begun or not; "" if an older version began it."""
-    return queued_request(row) if is_unread(row, values) else str(values.get("request") or "")
+    return request_in_row(row) if is_unread(row, values) else str(values.get("request") or "")
 
 
-def queued_goal(row: Mapping[str, Any]) -> str:
-    """Return the whole goal of a thread's stored request; "" if the row has none."""
-    return "".join(message.text.strip() for message in _queued_messages(row)[-1:])
+def goal_in_row(row: Mapping[str, Any]) -> str:
+    """Return the whole goal of the request in a thread's row; "" if the row has none."""
+    return "".join(message.text.strip() for message in _messages_in_row(row)[-1:])
 
 
-def _queued_messages(row: Mapping[str, Any]) -> list[AnyMessage]:
+def _messages_in_row(row: Mapping[str, Any]) -> list[AnyMessage]:
     return cast(list[AnyMessage], messages_from_dict((row.get("request") or {}).get("messages") or []))
 
 
-def _queued_ids(row: Mapping[str, Any]) -> list[str | None]:
-    """Return the ids of the messages of a stored request; [] if the row has none."""
+def _ids_in_row(row: Mapping[str, Any]) -> list[str | None]:
+    """Return the ids of the messages of the request in a thread's row; [] if the row has none."""
     return [message["data"].get("id") for message in (row.get("request") or {}).get("messages") or ()]
 
 

@@ -60,12 +60,12 @@ from donewhen.agent.request import (
     Continuation,
     Request,
     check_begun,
+    goal_in_row,
     is_not_begun,
     is_unread,
     known_ids,
-    queued_goal,
-    queued_request,
     read_goal,
+    request_in_row,
     request_of,
 )
 from donewhen.agent.run import (
@@ -379,7 +379,7 @@ async def _queue_left_answers(graph: Compiled, store: ThreadStore, thread_id: st
 
 def _goal_for(row: Json, run: Run) -> str | None:
     """Return the goal of a run, for its thread's row; None if the run is still of the request before the row's."""
-    return run.goal or None if queued_request(row) in ("", run.request) else None
+    return run.goal or None if request_in_row(row) in ("", run.request) else None
 
 
 async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
@@ -857,7 +857,7 @@ class Runner:
                 row = await store.threads.get(thread_id) or {}
                 if written := row.get("updated"):
                     clock.follow(moment_of(written))
-                more = {"by": by, "request": queued_request(row)}
+                more = {"by": by, "request": request_in_row(row)}
                 new = await new_interjection(store, thread_id, text, name, repeats=repeats, **more)
                 if new is None:
                     return
@@ -1221,7 +1221,7 @@ class Runner:
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
         is_read = not is_unread(row, snapshot.values)
-        return request_of(row, snapshot.values), str((is_read and snapshot.values.get("goal")) or queued_goal(row))
+        return request_of(row, snapshot.values), str((is_read and snapshot.values.get("goal")) or goal_in_row(row))
 
     async def was_followed(self, thread_id: str, request: str) -> bool:
         """Return whether another request came after this one. None did while its own first node is at work."""

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
-from donewhen.agent.request import Request, is_not_begun, is_unread, queued_goal, queued_request
+from donewhen.agent.request import Request, goal_in_row, is_not_begun, is_unread, request_in_row
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import check_name
@@ -135,7 +135,7 @@ async def update_row(
     fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
     fresh |= {"asked": "", "pending": [], "problem": "", "code": "", "reason": ""}
     written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
-    if queued_request(fields) not in ("", queued_request(before)):  # another request than before
+    if request_in_row(fields) not in ("", request_in_row(before)):  # another request than before
         written["spent"] = {}
         if "schedule" in before:
             written["ran"] = before.get("ran") or _end_in(before)
@@ -196,7 +196,7 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
 
 def read_spent(row: Json, run: Run) -> Json:
     """Return what the request of a thread's row has spent; `run` may still be that of the request before."""
-    return dict(run.spent) if queued_request(row) in ("", run.request) else {}
+    return dict(run.spent) if request_in_row(row) in ("", run.request) else {}
 
 
 async def write_crash(
@@ -275,12 +275,12 @@ def run_now(thread_id: str, row: Json, snapshot: StateSnapshot, form: OutputForm
     settings = settings_in(row)
     if is_unread(row, snapshot.values):
         limits = with_granted(settings.limits, None) if settings else {}
-        run = Run(thread_id, status, limits=limits, request=queued_request(row))
+        run = Run(thread_id, status, limits=limits, request=request_in_row(row))
     else:
         snapshot = require_thread(thread_id, snapshot)
         run = read_run(thread_id, snapshot, settings, form, at_work=_is_at_work(row))
         run = run.without(queued_answers(row), status) if has_work(row) else run
-    goal = run.goal or queued_goal(row) or str(row.get("goal") or "")  # until the state has received the request
+    goal = run.goal or goal_in_row(row) or str(row.get("goal") or "")  # until the state has received the request
     return replace(run, goal=goal, problem=run.problem or str(row.get("problem") or ""))
 
 

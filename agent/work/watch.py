@@ -8,7 +8,7 @@ from typing import Protocol
 
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.request import is_not_begun, queued_request
+from donewhen.agent.request import is_not_begun, request_in_row
 from donewhen.agent.run import Run
 from donewhen.agent.storage.events import READ_AT_ONCE
 from donewhen.agent.stream import clean_event, end_event
@@ -87,7 +87,7 @@ async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[l
     """Return the events after the last that was seen, and whether there will be no more."""
     if seen is None:
         row, _ = await reader.read_events(thread_id, None)
-        if queued_request(row) and is_not_begun(row, (await reader.read(thread_id))[1].values):
+        if request_in_row(row) and is_not_begun(row, (await reader.read(thread_id))[1].values):
             seen = int((row.get("events") or {}).get("rest") or 0)  # of the request before, which is over
     row, events = await reader.read_events(thread_id, seen or 0, current=seen is None)
     whole = seen is not None or (events and events[0]["type"] == "goal")
