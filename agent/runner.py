@@ -1172,15 +1172,15 @@ class Runner:
             lost = await leave_answers(store, thread_id, queue_of(row, self.queue), answers)
             at_work = await _is_at_work(store, thread_id, answers)
         if not at_work:  # nobody holds the thread, or who does just begins, or ends without having seen the answers
-            await self._queue_left(thread_id, [] if lost else answers)
+            await self._ensure_queued(thread_id, [] if lost else answers)
         if lost:
             raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
         if refusal:
             raise refusal
         return thread_id
 
-    async def _queue_left(self, thread_id: str, ids: Collection[str]) -> None:
-        """Hold the thread, which queues what is left; raise StaleAnswer if one of these questions is closed instead."""
+    async def _ensure_queued(self, thread_id: str, ids: Collection[str]) -> None:
+        """Hold the thread, which queues answers left to it; raise StaleAnswer if one of these questions is closed."""
         try:
             async with self.hold(thread_id, patience=SUBMIT_PATIENCE) as thread:
                 if left := await read_left_answers(thread.store, thread_id, ids):
