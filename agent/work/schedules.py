@@ -166,9 +166,9 @@ def _settings_to_store(settings: Json, values: Mapping[str, Any]) -> Json:
 
 
 def due_moment(
-    row: Mapping[str, Any], now: datetime, *, busy: bool, ran: datetime | None = None
+    row: Mapping[str, Any], now: datetime, *, is_open: bool, ran: datetime | None = None
 ) -> tuple[datetime | None, Json]:
-    """Return the time to run for now, if any, and the row's changes; `busy`: the previous run has not ended.
+    """Return the time to run for now, if any, and the row's changes; `is_open`: the previous run has not ended.
 
     `ran` is the time of the previous run, which may have been queued before an interruption.
     """
@@ -179,11 +179,11 @@ def due_moment(
     if not due:
         return None, {"seen": _iso(past[-1])} if past else {}
     if policy == "all":
-        return (None, {}) if busy else (due[0], {"seen": _iso(due[0])})
+        return (None, {}) if is_open else (due[0], {"seen": _iso(due[0])})
     last, skipped = due[-1], [(moment, "missed") for moment in due[-KEPT - 1 : -1]]
     if len(past) == MOST_MOMENTS or (policy == "skip" and now - last > GRACE):
         return None, _skip_to(row, last, [*skipped, (last, "missed")])
-    if busy:
+    if is_open:
         return None, _skip_to(row, last, [*skipped, (last, "the run before had not ended")])
     return last, _skip_to(row, last, skipped)
 
@@ -237,7 +237,7 @@ class Schedules:
 
     async def delete(self, id: str) -> None:
         """Delete a schedule, and cancel its queued run if that has not begun; the threads of its runs are kept."""
-        async with self._lock(id) as store:
+        async with self._hold(id) as store:
             row: Json = {}
             with suppress(StorageError):  # what is damaged can be deleted
                 row = await _read_row(store, id)
@@ -272,7 +272,7 @@ class Schedules:
         `default_answer` or `question_seconds`, unless `on_question` is then `wait`.
         """
         by = check_name("by", by)
-        async with self._lock(id) as store:
+        async with self._hold(id) as store:
             row = await _read_row(store, id)
             change: Json = {"owner": check_name("owner", owner)} if owner is not None else {}
             if schedule is not None and not isinstance(schedule, Mapping):
@@ -303,9 +303,9 @@ class Schedules:
         time without a zone is in that of the schedule. Raises ScheduleError while a run of it is open, and for a moment
         that is not past, is no time of the schedule, or has succeeded.
         """
-        async with self._lock(id) as store:
+        async with self._hold(id) as store:
             row = await _read_row(store, id)
-            if await _is_busy(store, row):
+            if await _has_open_run(store, row):
                 raise ScheduleError(
                     f"schedule {id} is at work or waits in thread {row['last']['thread_id']}: end that run first"
                 )
@@ -332,7 +332,7 @@ class Schedules:
         now, started = now or datetime.fromisoformat(store.threads.now()), list[str]()
         for id in await store.threads.find_due_schedules(queue, time_text(now), MOST_DUE):
             with suppress(ThreadBusy):  # another worker has it
-                async with self._lock(id, patience=0.0) as own:
+                async with self._hold(id, patience=0.0) as own:
                     if thread_id := await self._start_one(own, id, queue, now):
                         started.append(thread_id)
         return started
@@ -348,7 +348,7 @@ class Schedules:
                     await own.threads.put_due_time(item.key, queue, _due_text(item.value), only_new=True)
 
     async def _start_one(self, store: ThreadStore, id: str, queue: str, now: datetime) -> str | None:
-        """Queue the run of a locked schedule, if one is due; return its thread.
+        """Queue the run of a held schedule, if one is due; return its thread.
 
         A schedule that cannot be read is set aside with its problem, and examined again after an hour.
         """
@@ -360,7 +360,7 @@ class Schedules:
             row = {**item.value, "problem": ""}
             is_due = not row["paused"] and row["queue"] == queue
             last = await _read_last(store, row)
-            state: Json = {"busy": last.get("status") in OPEN, "ran": _time_of_run(last, id)}
+            state: Json = {"is_open": last.get("status") in OPEN, "ran": _time_of_run(last, id)}
             moment, change = due_moment(row, now, **state) if is_due else (None, {})
             request = await _request_of(store, row, moment) if moment else None
         except UNREADABLE as error:
@@ -411,7 +411,7 @@ class Schedules:
         return thread_id
 
     async def _change(self, id: str, **change: Any) -> ScheduleInfo:
-        async with self._lock(id) as store:
+        async with self._hold(id) as store:
             row = {**await _read_row(store, id), **change}
             await _write(store, row)
             return await _read_info(store, id, row)
@@ -437,7 +437,8 @@ class Schedules:
         return [each for each in ordered if owner is None or each.owner == owner]
 
     @asynccontextmanager
-    async def _lock(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
+    async def _hold(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
+        """Open a store in which nobody else changes this schedule. Raises ThreadBusy."""
         async with self._storage.lock(f"schedule {id}", patience=patience) as store:
             yield store
 
@@ -543,7 +544,8 @@ async def _request_of(store: ThreadStore, row: Json, moment: datetime) -> Reques
     return Request([message], stored_settings(row["settings"]), metadata, row["owner"], plan)
 
 
-async def _is_busy(store: ThreadStore, row: Json) -> bool:
+async def _has_open_run(store: ThreadStore, row: Json) -> bool:
+    """Return whether the schedule's last run is queued, at work or waiting."""
     return (await _read_last(store, row)).get("status") in OPEN
 
 

@@ -709,7 +709,7 @@ def at(text: str) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("policy", "now", "busy", "run", "skipped"),
+    ("policy", "now", "is_open", "run", "skipped"),
     [
         ("once", "20T08:59", False, None, 0),
         ("once", "20T09:00", False, "20T09:00", 0),
@@ -721,14 +721,14 @@ def at(text: str) -> datetime:
         ("all", "20T11:30", True, None, 0),
     ],
 )
-def test_what_becomes_of_missed_moments(policy: str, now: str, busy: bool, run: str | None, skipped: int) -> None:
+def test_what_becomes_of_missed_moments(policy: str, now: str, is_open: bool, run: str | None, skipped: int) -> None:
     """P18: missed moments are left out, made up for by one run, or by all of them one after the other."""
     kept = row({**HOURLY, "missed": policy})
-    moment, change = due_moment(kept, at(now), busy=busy)
+    moment, change = due_moment(kept, at(now), is_open=is_open)
     assert moment == (at(run) if run else None)
     assert len(change.get("skipped", ())) == skipped
     if policy == "all" and moment:
-        following, _ = due_moment({**kept, **change}, at(now), busy=False)
+        following, _ = due_moment({**kept, **change}, at(now), is_open=False)
         assert following == at("20T10:00")
 
 
@@ -738,7 +738,7 @@ def test_a_year_of_rest_is_made_up_for_by_one_run() -> None:
     moment: datetime | None = None
     looks = 0
     while moment is None:
-        moment, change = due_moment(kept, now, busy=False)
+        moment, change = due_moment(kept, now, is_open=False)
         kept, looks = {**kept, **change}, looks + 1
     assert (moment, looks) == (now, 53)
     assert len(kept["skipped"]) == 10
