@@ -39,7 +39,7 @@ from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import DELETE_AT_ONCE
-from donewhen.agent.stream import PATIENCE, LiveRun, OnLeave, RunStream, Work
+from donewhen.agent.stream import STOP_PATIENCE, LiveRun, OnLeave, RunStream, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
@@ -221,7 +221,7 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def aclose(self, patience: float = PATIENCE) -> None:
+    async def aclose(self, patience: float = STOP_PATIENCE) -> None:
         """Stop every run at its next clean point and wait; cut off calls that take longer than `patience` seconds.
 
         A call with effects gets 5 more seconds, so that its outcome is known.

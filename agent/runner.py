@@ -81,8 +81,9 @@ from donewhen.agent.run import (
     with_words_of_others,
 )
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import LOCK_PATIENCE
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.stream import PATIENCE, LiveRun
+from donewhen.agent.stream import LiveRun
 from donewhen.agent.undo import ToolUndo, UndoReport, read_undoing
 from donewhen.agent.work.day_budgets import RunBudget
 from donewhen.agent.work.news import Notifier, queue_of_news, store_notification
@@ -852,7 +853,7 @@ class Runner:
         if refuses:
             hint = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
             raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {hint}")
-        async with self.storage.session(interjection_lock(thread_id), patience=PATIENCE) as (saver, store):
+        async with self.storage.session(interjection_lock(thread_id), patience=LOCK_PATIENCE) as (saver, store):
             with using(store.threads.clock()) as clock:
                 row = await store.threads.get(thread_id) or {}
                 if written := row.get("updated"):

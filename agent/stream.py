@@ -19,7 +19,7 @@ from donewhen.state.secrets import hide_in_error, hide_known
 
 OnLeave = Literal["stop", "continue"]
 Work = Callable[["LiveRun"], Awaitable[Run]]
-PATIENCE = 10.0
+STOP_PATIENCE = 10.0
 """Seconds that a call has to end after its stream was left, before it is cut off."""
 
 
@@ -146,9 +146,9 @@ class LiveRun:
         self._confirm_last()
         if (on_leave or self._on_leave) == "stop":
             self.drain()
-            self._loop.call_later(PATIENCE, self._task.cancel)
+            self._loop.call_later(STOP_PATIENCE, self._task.cancel)
 
-    async def stop(self, patience: float = PATIENCE) -> None:
+    async def stop(self, patience: float = STOP_PATIENCE) -> None:
         """Leave, and wait until the thread is free: a call may end within `patience`, then it is cut off.
 
         A call that cannot be cut off is awaited for another 10 seconds at most. If the caller is cancelled during
@@ -162,12 +162,12 @@ class LiveRun:
             return
         self._loop.call_soon_threadsafe(self._task.cancel)
         try:
-            await asyncio.wait({free}, timeout=PATIENCE)
+            await asyncio.wait({free}, timeout=STOP_PATIENCE)
         except asyncio.CancelledError:
             self._loop.call_soon_threadsafe(self._task.cancel)
             raise
 
-    async def release(self, patience: float = PATIENCE) -> None:
+    async def release(self, patience: float = STOP_PATIENCE) -> None:
         """Leave, and wait as in `stop` until the thread is free, unless the run should continue."""
         if self._on_leave == "continue":
             self._leave()
@@ -240,7 +240,7 @@ class RunStream:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         cut = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._release(0 if cut else PATIENCE)
+        await self._release(0 if cut else STOP_PATIENCE)
 
     def drain(self) -> None:
         """Ask the run to stop at its next clean point; `resume` continues it."""
@@ -249,7 +249,7 @@ class RunStream:
 
     async def aclose(self) -> None:
         """Leave; with `on_leave="stop"`, wait until the thread is free."""
-        await self._release(PATIENCE)
+        await self._release(STOP_PATIENCE)
 
     async def _release(self, patience: float) -> None:
         self._over = True

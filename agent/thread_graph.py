@@ -33,6 +33,7 @@ from donewhen.agent.runner import (
     request_in,
 )
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import LOCK_PATIENCE
 from donewhen.agent.work.thread_rows import check_free, update_row
 from donewhen.graph.people.answers import AUTHENTICATED
 from donewhen.graph.sync import iterate, wait
@@ -198,9 +199,6 @@ def _whole(values: Any, known: Mapping[str, Any]) -> Any:
 # Checkpointer and store for verbs that are not overridden: each operation opens a session of its own, so nothing has to
 # be closed.
 
-PATIENCE = 10.0
-"""Seconds that a write waits for its turn; a run holds its thread for longer, and then it raises ThreadBusy."""
-
 
 class DirectSaver(BaseCheckpointSaver[Any]):
     """The checkpointer."""
@@ -225,13 +223,19 @@ class DirectSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=PATIENCE) as (saver, _):
+        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=LOCK_PATIENCE) as (
+            saver,
+            _,
+        ):
             return await saver.aput(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=PATIENCE) as (saver, _):
+        async with self._storage.session(str(config["configurable"]["thread_id"]), patience=LOCK_PATIENCE) as (
+            saver,
+            _,
+        ):
             await saver.aput_writes(config, writes, task_id, task_path)
 
     async def aget_delta_channel_history(self, *args: Any, **options: Any) -> Any:
@@ -239,7 +243,7 @@ class DirectSaver(BaseCheckpointSaver[Any]):
             return await saver.aget_delta_channel_history(*args, **options)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        async with self._storage.session(thread_id, patience=PATIENCE) as (saver, _):
+        async with self._storage.session(thread_id, patience=LOCK_PATIENCE) as (saver, _):
             await saver.adelete_thread(thread_id)
 
     def get_next_version(self, current: Any, channel: None) -> Any:

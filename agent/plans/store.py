@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.storage import LOCK_PATIENCE
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.state.channels import Json
 from donewhen.state.errors import PlanError, StorageError
@@ -19,7 +20,6 @@ _OF_RUNS = {"pending": "not_started", "running": "in_progress", "done": "complet
 """The statuses of steps of runs that have another name here."""
 SPACE, ACTIVE = ("donewhen_plans",), ("donewhen_active_plan",)
 MOST_STEPS = 500
-PATIENCE = 10.0
 _ID = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
 Steps = Sequence[str | Mapping[str, Any]]
 """Contents, or `{id, content}`; without an id, the id of the step with the same content, or the next free one."""
@@ -143,7 +143,7 @@ class PlanStore:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[ThreadStore]:
-        async with self._storage.lock("kept plans", patience=PATIENCE) as store:
+        async with self._storage.lock("kept plans", patience=LOCK_PATIENCE) as store:
             yield store
 
 

@@ -23,6 +23,8 @@ from donewhen.state.values import storable
 
 LONGEST_NAME = 255
 """The most characters of a thread id or an owner, because database indexes limit keys."""
+LOCK_PATIENCE = 10.0
+"""Seconds that a short change waits for a lock that another has; then it raises ThreadBusy."""
 
 
 def check_name(what: str, name: object) -> str:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import check_name
+from donewhen.agent.storage.storage import LOCK_PATIENCE, check_name
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.storage.table import NEVER
 from donewhen.agent.work.thread_rows import ENDED, OPEN, QUEUE, as_run, enqueue, time_text
@@ -49,7 +49,6 @@ ONLY_THESE = "its times, owner, settings and metadata can change; goal, steps an
 POLICY = ("on_question", "default_answer", "question_seconds")
 """The settings that say how questions are answered without a person."""
 _log = logging.getLogger("donewhen.work")
-PATIENCE = 10.0
 MOST_DUE = 100
 """The most due schedules that are examined at once; the next poll continues from there."""
 BUSY, BROKEN = timedelta(seconds=2), timedelta(hours=1)
@@ -437,7 +436,7 @@ class Schedules:
         return [each for each in ordered if owner is None or each.owner == owner]
 
     @asynccontextmanager
-    async def _hold(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
+    async def _hold(self, id: str, patience: float = LOCK_PATIENCE) -> AsyncIterator[ThreadStore]:
         """Open a store in which nobody else changes this schedule. Raises ThreadBusy."""
         async with self._storage.lock(f"schedule {id}", patience=patience) as store:
             yield store

@@ -19,7 +19,7 @@ from donewhen.state.statuses import AT_WORK, FINAL
 
 POLL = 0.5
 """Seconds between two polls."""
-PATIENCE = 60.0
+OUTAGE_PATIENCE = 60.0
 """Seconds to wait for a storage that could be read before: its server restarts, say."""
 
 
@@ -58,7 +58,7 @@ async def watch_run(
                 raise
             await asyncio.sleep(POLL)
             continue
-        patient_until = time.monotonic() + PATIENCE
+        patient_until = time.monotonic() + OUTAGE_PATIENCE
         for event in events:
             seen = event["seq"]
             yield clean_event(event, secrets), json.dumps({"of": thread_id, "n": seen}, separators=(",", ":"))

@@ -48,7 +48,7 @@ from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.values import store_label
 
 NAMESPACE = ("donewhen", "effects")
-PATIENCE = 5.0
+EFFECT_PATIENCE = 5.0
 """Seconds that a call with effects has to end after its run was cancelled."""
 LOOKS, FRESH = 4, 0.5
 """The most looks at the store right before a write, and the seconds within which an answer counts as current."""
@@ -604,12 +604,12 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualR
     try:
         outcome = await _resolve_unknown(effect, await asyncio.shield(call), once_more=once_more)
     except asyncio.CancelledError:
-        await asyncio.wait({call}, timeout=PATIENCE)
+        await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
             await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more), seen)
         elif not call.done():
             call.cancel()
-            await asyncio.wait({call}, timeout=PATIENCE)
+            await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
         raise
     return await _save_end(log, effect, outcome, seen)
 

@@ -78,7 +78,7 @@ def test_asked_twice_it_waits_for_nothing(shell: Shell) -> None:
     with scripted(shell, triage=[submit_plan([READ])], execute=ROUNDS[:1]):
         with stopped(shell.work, signal.SIGINT, times=2) as asked_at:
             assert shell.run(*AT_WORK).exit_code == 130
-            assert monotonic() - asked_at[-1] < effects.PATIENCE
+            assert monotonic() - asked_at[-1] < effects.EFFECT_PATIENCE
         asked = shell("resume", "mine")
     assert asked.exit_code == 3
     assert "Did it happen?" in asked.stderr

@@ -34,7 +34,7 @@ from donewhen.agent.storage.table import (
 )
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
-_PATIENCE = 10.0
+_SETUP_PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that creates the tables."""
 NOTICE = 0.25
 """Seconds between two looks whether the server closed the connection of a run at work."""
@@ -50,7 +50,7 @@ _CHANGES = ", ".join(f"ALTER COLUMN {name} TYPE{_BY_BYTES}" for name in _TEXTS_O
 _MIGRATIONS = {**MIGRATIONS, 3: (f"ALTER TABLE donewhen_threads {_CHANGES}",)}
 _DEFAULTS: dict[str, Any] = {
     "application_name": "donewhen",
-    "connect_timeout": int(_PATIENCE),
+    "connect_timeout": int(_SETUP_PATIENCE),
     # A lock held over a dead network is freed, and noticed here, within about a minute.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -204,13 +204,13 @@ class PostgresDatabase:
         waits_for = "another process is setting it up"
         try:
             async with connection.transaction():
-                await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE:g}s'".encode())
+                await connection.execute(f"SET LOCAL lock_timeout = '{_SETUP_PATIENCE:g}s'".encode())
                 await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key("\0set up"),))
                 waits_for = ""
                 await self._make_tables(connection)
         except psycopg.errors.LockNotAvailable:
             waits_for = waits_for or f"its tables have to be changed, and are in use by {await _others(connection)}"
-            raise StorageError(f"{self.display} is locked: {waits_for} (waited {_PATIENCE:g} seconds)") from None
+            raise StorageError(f"{self.display} is locked: {waits_for} (waited {_SETUP_PATIENCE:g} seconds)") from None
 
     async def _make_tables(self, connection: PgConnection) -> None:
         await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
@@ -267,7 +267,7 @@ async def _others(connection: PgConnection) -> str:
     query = (
         "SELECT pid, application_name AS name FROM pg_stat_activity WHERE datname = current_database()"
         " AND pid <> pg_backend_pid()"
-        f" AND xact_start < clock_timestamp() - interval '{_PATIENCE} s' ORDER BY xact_start"
+        f" AND xact_start < clock_timestamp() - interval '{_SETUP_PATIENCE} s' ORDER BY xact_start"
     )
     rows = await (await connection.execute(query.encode())).fetchall()
     named = [f"{row['name'] or 'a client'} (pid {row['pid']})" for row in rows[:3]]

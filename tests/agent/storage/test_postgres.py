@@ -124,7 +124,7 @@ async def test_an_empty_database_is_set_up_at_once(isolation: str, through: Call
 async def test_a_migration_that_others_hold_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Q13: tables that have to be changed while somebody reads them are an error that names them, not a wait; nothing
     is changed by halves, and afterwards it works."""
-    monkeypatch.setattr(database, "_PATIENCE", 0.3)
+    monkeypatch.setattr(database, "_SETUP_PATIENCE", 0.3)
     url = fresh_postgres_url()
     storage = open_storage(url)
     await storage.check_health()
