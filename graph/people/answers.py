@@ -27,10 +27,9 @@ from donewhen.graph.people.pauses import (
     keep_open,
     note_problem,
     open_pauses,
-    pause_message,
+    show_again,
     typed_reply,
     wait_for_answer,
-    with_fresh_call,
     with_words,
 )
 from donewhen.state.channels import Json, RunState, apply_update, difference
@@ -260,8 +259,4 @@ def _close_asked_pause(values: Mapping[str, Any], pending: OpenPause, decided: R
             lacks = {"id": pending.id, "problem": pending.problem, "draft": pending.draft}
         shown = close_pause(messages, pending, "Asked again later.")
         return {"pending": None, "put_off": lacks, "messages": shown}
-    again = with_fresh_call(messages, pending)
-    return {
-        "pending": again.dump(),
-        "messages": [*close_pause(messages, pending, "Asked again."), pause_message(again)],
-    }
+    return show_again(messages, pending, "Asked again.")

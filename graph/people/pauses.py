@@ -100,9 +100,13 @@ def keep_open(messages: Sequence[AnyMessage], pending: OpenPause, *, asks_back: 
     """Return the update that keeps the pause open, and shows it again if an answer lacks something or was typed."""
     if typed_reply(messages) is None and not asks_back:
         return {"pending": pending.dump()}
-    closed = close_pause(messages, pending, "Asked back." if asks_back else "Left open.")
+    return show_again(messages, pending, "Asked back." if asks_back else "Left open.")
+
+
+def show_again(messages: Sequence[AnyMessage], pending: OpenPause, text: str) -> RunState:
+    """Return the update that closes the message of a pause that stays open, with this text, and shows it anew."""
     again = _with_new_call(pending)
-    return {"pending": again.dump(), "messages": [*closed, pause_message(again)]}
+    return {"pending": again.dump(), "messages": [*close_pause(messages, pending, text), pause_message(again)]}
 
 
 def open_pauses(values: Mapping[str, Any]) -> list[OpenPause]:
