@@ -151,11 +151,11 @@ async def read_words_to_named(store: BaseStore, run: Run) -> list[Json]:
     return await read_interjections(store, run.thread_id, "") if asked else []
 
 
-def show_words(run: Run, said: Sequence[Json]) -> Run:
+def show_words(run: Run, interjections: Sequence[Json]) -> Run:
     """Return a run whose questions for somebody named show what of these interjections was said since."""
 
     def show(pause: Pause) -> Pause:
-        if not (since := said_since(pause, said)):
+        if not (since := said_since(pause, interjections)):
             return pause
         shown: Pause = {**pause, "meanwhile": since}
         return {**shown, "text": load_pause(shown).text()}

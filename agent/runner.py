@@ -389,14 +389,14 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     This may be repeated, so if a worker is interrupted here the next one completes it.
     """
     await keep_schedule(store, run, values)
-    said = await read_words_to_named(store, run)
-    run, row = show_words(run, said), await store.threads.get(run.thread_id) or {}
+    interjections = await read_words_to_named(store, run)
+    run, row = show_words(run, interjections), await store.threads.get(run.thread_id) or {}
     untaken = untaken_answers(row, run)
     continued = await enqueue_left_answers(store, run, untaken, queue_of(row, QUEUE) if untaken else "")
     if continued is not run:
         return continued
-    words = " ".join(each["key"] for each in said if each["at"] >= row.get("updated", ""))  # nobody told of these
-    change["news"] = await store_notification(store, run, row, values, words)
+    untold = (each["key"] for each in interjections if each["at"] >= row.get("updated", ""))
+    change["news"] = await store_notification(store, run, row, values, " ".join(untold))
     change["goal"] = _goal_for(row, run)
     change |= {"turn": values.get("turn", 0), "version": values.get("version", 0)}
     await write_status(store, run, row, **change)
@@ -878,8 +878,8 @@ class Runner:
         if row.get("status") != "waiting" or not asked or not row.get("notify"):
             return False
         snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-        said = [*await read_interjections(store, thread_id, ""), words]
-        run = show_words(run_now(thread_id, row, snapshot), said)
+        interjections = [*await read_interjections(store, thread_id, ""), words]
+        run = show_words(run_now(thread_id, row, snapshot), interjections)
         if run.status != "waiting":  # somebody answers it right now
             return False
         news = await store_notification(store, run, row, snapshot.values, words["key"], put)

@@ -334,13 +334,13 @@ async def show_asked(store: ThreadStore, thread_id: str, row: Json) -> Json:
     pending: Sequence[Json] = row.get("pending") or ()
     if not any(pause.get("answered_by") for pause in pending):
         return row
-    said = await read_interjections(store, thread_id, "")
-    return {**row, "pending": [_with_words(pause, said) for pause in pending]}
+    interjections = await read_interjections(store, thread_id, "")
+    return {**row, "pending": [_with_words(pause, interjections) for pause in pending]}
 
 
-def _with_words(pause: Json, said: Sequence[Json]) -> Json:
+def _with_words(pause: Json, interjections: Sequence[Json]) -> Json:
     """Return a question in a row with what others have said since, which its text has behind what is noted first."""
-    if not (since := map_texts(said_since(pause, said), conceal)):
+    if not (since := map_texts(said_since(pause, interjections), conceal)):
         return pause
     language, text = pause.get("language") or "en", str(pause["text"])
     new = [row for row in since if meanwhile_text([row], language) not in text]

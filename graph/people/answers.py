@@ -62,7 +62,7 @@ async def confirm(state: RunState, runtime: Runtime[Settings], config: RunnableC
 async def ask_user(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     settings, pauses = runtime.context, open_pauses(state)
-    pauses = with_words(pauses, await _said(pauses, runtime))
+    pauses = with_words(pauses, await _read_interjections(pauses, runtime))
     pending = pauses[0] = current_pause(pauses)
     user = str((config.get("configurable") or {}).get(AUTHENTICATED) or "")
     typed = typed_reply(state["messages"])
@@ -71,8 +71,8 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
         return await with_typed_attachments(state, taken, runtime)
     answered_at_once = isinstance(pending, OpenQuestion) and settings.unattended
     if not answered_at_once and (early := await drop_early_answer(config)) is not None:
-        said = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
-        pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=said[:PURPOSE_CHARS]))
+        text = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
+        pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=text[:PURPOSE_CHARS]))
     value = OVERDUE if answered_at_once else wait_for_answer(pending)
     if not answered_at_once and is_in_outer_graph(config):
         await forget_answer(config)
@@ -87,7 +87,7 @@ def _messages_in(pauses: Sequence[OpenPause], value: Any) -> list[AnyMessage]:
     """Return the answers that are messages with images or files; to an own interrupt they are values like any other."""
     answers, by_id = _split_answers(value, pauses), {pause.id: pause for pause in pauses}
     each = [(by_id[id], read_signed(answer)[0]) for id, answer in answers.items()] if isinstance(answers, dict) else []
-    return [HumanMessage(said) for pause, said in each if is_message(said) and not pause.takes_as_is(said)]
+    return [HumanMessage(given) for pause, given in each if is_message(given) and not pause.takes_as_is(given)]
 
 
 async def _take(
@@ -103,12 +103,12 @@ async def _take(
             name = name_of_words(str(state.get("request") or ""), words, by, text)
             if new := await new_interjection(store, thread_of(runtime), text, name, repeats=True, by=by):
                 await store.abatch([new[1]])
-    said = await _said(pauses, runtime)
-    return take_answer(state, pauses, value, deps, runtime.context, said, hears=store is not None)
+    interjections = await _read_interjections(pauses, runtime)
+    return take_answer(state, pauses, value, deps, runtime.context, interjections, hears=store is not None)
 
 
-async def _said(pauses: Sequence[OpenPause], runtime: Runtime[Settings]) -> list[Json]:
-    """Return what was said to the run, if a question is for somebody named."""
+async def _read_interjections(pauses: Sequence[OpenPause], runtime: Runtime[Settings]) -> list[Json]:
+    """Return what was said to the run if a question is for somebody named; else []."""
     if runtime.store is None or not any(pause.answered_by for pause in pauses):
         return []
     return await read_interjections(runtime.store, thread_of(runtime), "")
@@ -118,8 +118,8 @@ def _words_of_others(pauses: Sequence[OpenPause], value: Any) -> dict[str, dict[
     """Return what people say at questions that are not for them: for each of them, by question."""
     answers, by_id, words = _split_answers(value, pauses), {pause.id: pause for pause in pauses}, Json()
     for id, answer in answers.items() if isinstance(answers, dict) else ():
-        said, by = read_signed(answer)
-        if not by_id[id].counts(by_id[id].read(said), by or "") and (text := words_in(said)):
+        given, by = read_signed(answer)
+        if not by_id[id].counts(by_id[id].read(given), by or "") and (text := words_in(given)):
             words.setdefault(by or "", {})[id] = text
     return words
 
@@ -136,15 +136,15 @@ def take_answer(
     value: Any,
     deps: Deps,
     settings: Settings,
-    said: Sequence[Json] = (),
+    interjections: Sequence[Json] = (),
     *,
     hears: bool = False,
 ) -> RunState:
     """Return the update for an answer to the first of the open pauses, or for answers by id to any of them.
 
     Each is applied by itself, because each may be another person's. A question stays open if it is not answered, or if
-    its answer is not understood; then it has what is missing. `said`: all that was said to the run. `hears`: what
-    those said who are not asked was kept.
+    its answer is not understood; then it has what is missing. `interjections`: all that was said to the run.
+    `hears`: what those said who are not asked was kept.
     """
     pending, at = pauses[0], moment()
     by_id = {pause.id: pause for pause in pauses}
@@ -169,7 +169,7 @@ def take_answer(
     for id, problem in problems.items():
         given = answers[id] if isinstance(answers, dict) else value
         values = apply_update(values, note_problem(values, by_id[id], problem, read_signed(given)[0]))
-    left = current_pause(with_words(open_pauses(values), said))
+    left = current_pause(with_words(open_pauses(values), interjections))
     if not taken:
         shown = keep_open(values["messages"], left, asks_back=any(problems.values()))
     else:

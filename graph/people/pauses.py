@@ -146,15 +146,17 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     return pause.but(id=id, **_purpose(values, pause), **spoken, **asked)
 
 
-def said_since(pause: Mapping[str, Any], said: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
-    """Return which of the interjections `said` who is asked should read: those since a question for somebody named."""
-    since = [row for row in said if row["at"] >= (pause.get("asked_at") or "")] if pause.get("answered_by") else []
+def said_since(pause: Mapping[str, Any], interjections: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
+    """Return which of these interjections who is asked should read: those since a question for somebody named."""
+    if not pause.get("answered_by"):
+        return []
+    since = [row for row in interjections if row["at"] >= (pause.get("asked_at") or "")]
     return [{"by": str(row.get("by") or ""), "text": row["text"]} for row in since]
 
 
-def with_words(pauses: Sequence[OpenPause], said: Sequence[Mapping[str, Any]]) -> list[OpenPause]:
+def with_words(pauses: Sequence[OpenPause], interjections: Sequence[Mapping[str, Any]]) -> list[OpenPause]:
     """Return the open pauses, each with what others have said since it was asked."""
-    since = [said_since(pause.dump(), said) for pause in pauses]
+    since = [said_since(pause.dump(), interjections) for pause in pauses]
     return [pause.but(meanwhile=rows) if rows else pause for pause, rows in zip(pauses, since, strict=True)]
 
 
