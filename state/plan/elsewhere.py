@@ -7,7 +7,6 @@ and what says nothing about the work, such as the keys of the call by which anot
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from donewhen.state.pattern import pattern
@@ -18,13 +17,14 @@ from donewhen.state.plan.written import (
     SUBSTEP_KEYS,
     Plan,
     PlanStep,
+    closest,
     is_call,
     unwrap_plan,
 )
 
 Json = dict[str, Any]
-LIST_KEYS = ("todo", "todos", "todo_list", "plan_items")
-"""More names for the list of steps."""
+STEPS_KEYS_OF_MODELS = ("todo", "todos", "todo_list", "plan_items")
+"""More names for the list of steps, beside `STEPS_KEYS`, which hold for people too."""
 EXECUTOR_KEYS = ("agent", "agent_name", "assigned_to", "assignee", "assigned_agent", "worker", "delegate_to")
 """Names under which models say who works on a step."""
 QUERY = "query"
@@ -42,7 +42,6 @@ OF_OTHER_CALLS = ("command", "plan_id", "step_statuses", "step_notes", "adequate
 """Keys that belong to the call by which another system makes plans."""
 MOST_CHARS = 400
 """The longest text of a key that is put into a step or into `speak`."""
-NEAR = 0.62
 _TAG = pattern(r"\A\s*\[([^\[\]\n]{1,60})\]\s*")
 _ITEM = pattern(r"\A\s*(\d{1,3})[.)、]\s*(\S.*)")
 
@@ -50,7 +49,7 @@ _ITEM = pattern(r"\A\s*(\d{1,3})[.)、]\s*(\S.*)")
 def in_our_form(written: Mapping[str, Any] | list[Any], executors: Collection[str] = ()) -> tuple[Json, list[str]]:
     """Return a model's plan in our form, and problems with what cannot be put into that form."""
     source = dict(written) if isinstance(written, Mapping) else {"steps": written}
-    listed = next((key for key in LIST_KEYS if isinstance(source.get(key), list)), "")
+    listed = next((key for key in STEPS_KEYS_OF_MODELS if isinstance(source.get(key), list)), "")
     if listed and not isinstance(source.get("steps"), list):
         source["steps"] = source.pop(listed)
     plan = unwrap_plan(source)
@@ -142,8 +141,8 @@ def _texts_of_rest(rest: Mapping[str, Any], fields: Collection[str]) -> tuple[li
         if item in (None, "", [], {}, False) or key in (*THOUGHTS, *OF_OTHER_CALLS):
             continue
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)
-        if close := get_close_matches(str(key)[:40].lower(), list(fields), n=1, cutoff=NEAR):
-            problems.append(f"there is no key {str(key)[:40]!r}; did you mean {close[0]}?")
+        if close := closest(str(key), fields):
+            problems.append(f"there is no key {str(key)[:40]!r}; did you mean {close}?")
         elif len(text) > MOST_CHARS:
             problems.append(f"there is no place for {str(key)[:40]!r}; say it in the content of the steps that need it")
         else:

@@ -1,6 +1,7 @@
 """A plan as models and people write it: the form of a proposal, synonyms of its keys, and calls in place of steps.
 
-Keys that our form lacks are dropped here. What a model wrote under them, `elsewhere` has put into texts before.
+The synonyms here hold for both; those that only models may use, from other systems, are in `elsewhere`. Keys that our
+form lacks are dropped. What a model wrote under them, `elsewhere` has put into texts before.
 """
 
 import json
@@ -164,7 +165,7 @@ def _find_misnamed(step: Any) -> Iterator[str]:
     for key in _unknown_keys(step)[:10]:
         if key in SUBSTEP_KEYS and step[key]:
             yield f"holds steps of its own under {key!r}; a plan is flat: write them as steps, joined by depends_on"
-        elif close := _closest(key, (name for name in PlanStep.model_fields if name not in step)):
+        elif close := closest(key, (name for name in PlanStep.model_fields if name not in step)):
             yield f"there is no key {key[:40]!r}; did you mean {close}?"
 
 
@@ -283,9 +284,10 @@ def unknown_fields(edited: Mapping[str, Any], shown: Mapping[str, Any]) -> Itera
 
 
 def _problem_with_key(key: str, names: Iterable[str]) -> str:
-    close = _closest(key, names)
+    close = closest(key, names)
     return f"has no field {key[:40]!r}" + (f" (did you mean {close}?)" if close else "")
 
 
-def _closest(key: str, names: Iterable[str]) -> str:
+def closest(key: str, names: Iterable[str]) -> str:
+    """Return the name that a misspelled key was probably meant as; "" if none is near."""
     return next(iter(get_close_matches(key[:40].lower(), list(names), n=1, cutoff=0.62)), "")
