@@ -297,7 +297,7 @@ class Settings(Options):
 
     @property
     def at_limit(self) -> AtLimit:
-        """The action at a limit."""
+        """The action at a limit: `on_exhausted`, or its default."""
         return self.on_exhausted or ("deliver" if self.unattended else "ask")
 
     @property
