@@ -597,7 +597,7 @@ class Agent:
         until = None if before is None else time_text(before)
         await self._runner.settle_all()
         filters: Json = {"owner": owner, "status": states, "before": until, "prefix": prefix}
-        return await list_threads(self.storage, limit, **filters, cursor=cursor)
+        return await list_threads(self.storage, limit, **filters, cursor=cursor, show=self._runner.show_row)
 
     async def pending(
         self, *, owner: str | None = None, prefix: str = "", limit: int = 1000, cursor: str | None = None
@@ -614,8 +614,8 @@ class Agent:
         come together. Raises ConfigError for an invalid cursor.
         """
         await self._runner.settle_all()
-        async with self.storage.reader() as (_, store):
-            return await list_pending(store, limit, owner=owner, prefix=prefix, cursor=cursor)
+        show = self._runner.show_row
+        return await list_pending(self.storage, limit, show, owner=owner, prefix=prefix, cursor=cursor)
 
     async def status(self) -> StorageStatus:
         """Return the number of `threads` by status, the number waiting in each of the `queues`, the living `workers`

@@ -46,7 +46,9 @@ class Run:
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
     """By step id, once the plan is approved."""
     pending: tuple[Pause, ...] = ()
-    """Open questions, the current one first; that one also has `interrupt_id`."""
+    """Open questions, the current one first; that one also has `interrupt_id` if the run waits. While a run works or is
+    queued with an answer, the others that are still open.
+    """
     answer: str = ""
     output: Any = None
     """The structured result, if an `output_type` was requested and met: an instance if the type is known in this

@@ -95,6 +95,7 @@ from donewhen.agent.work.thread_rows import (
     READ_AT_ONCE,
     CancelListener,
     ThreadInfo,
+    being_answered,
     check_free,
     enqueue,
     enqueue_left_answers,
@@ -103,7 +104,9 @@ from donewhen.agent.work.thread_rows import (
     is_unsettled,
     last_turn,
     leave_answers,
+    open_at_work,
     queue_of,
+    read_beside,
     read_info,
     read_left_answers,
     read_spent,
@@ -136,7 +139,7 @@ from donewhen.graph.people.interjections import (
     read_interjections,
     was_told,
 )
-from donewhen.graph.people.pauses import close_for_new_request, open_pauses
+from donewhen.graph.people.pauses import close_for_new_request
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.graph.step.round import spent_by
 from donewhen.graph.sync import finish
@@ -784,7 +787,7 @@ class Runner:
         self.prepare(settings)
         change: Json = {"goal": _goal_for(row, run), "settings": settings if new_settings else None}
         if answers:
-            change["answered"] = dict.fromkeys(answers, "")
+            change |= being_answered(thread.store, run, answers)
         return Act(command, settings, run.goal, change, before=self.before_input(command, run, change["settings"]))
 
     def _answers_to(
@@ -1207,7 +1210,7 @@ class Runner:
         queued = queued_answers(row)
         at_work = bool(snapshot.created_at) and run.status == "running"
         if at_work:
-            run = replace(run, pending=tuple(pause.dump() for pause in open_pauses(migrate(snapshot.values))))
+            run = replace(run, pending=tuple(pause.dump() for pause in open_at_work(snapshot.values)))
         if at_work or row.get("status") == "running":
             return run.without({**queued, **(row.get("answered") or {})}, "running"), row, snapshot.values
         if row.get("status") == "queued":
@@ -1336,13 +1339,23 @@ class Runner:
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
             row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
-            return await with_words_of_others(store, run_now(thread_id, row, snapshot, self.form)), snapshot
+            run = run_now(thread_id, row, snapshot, self.form)
+            beside = await read_beside(store, thread_id, row, snapshot.values)
+            return await with_words_of_others(store, replace(run, pending=(*run.pending, *beside))), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
         row, _ = await self.read_events(thread_id, None)
-        async with self.storage.reader() as (_, store):
-            return read_info(thread_id, await show_asked(store, thread_id, row))
+        async with self.storage.reader() as (saver, store):
+            return read_info(thread_id, await self.show_row(saver, store, thread_id, row))
+
+    async def show_row(self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, row: Json) -> Json:
+        """Return a thread's row with the questions that are open now, and what others have said since."""
+        if row["status"] == "running" and row.get("pending"):  # at work: as many threads as workers have hands
+            snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
+            beside = [pause["id"] for pause in await read_beside(store, thread_id, row, snapshot.values)]
+            row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in beside]}
+        return await show_asked(store, thread_id, row)
 
     async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
         """Return the row of a thread, and its events after a number; with `current`, only those of its last request.

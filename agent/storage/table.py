@@ -224,16 +224,17 @@ class ThreadTable:
     ) -> list[tuple[str, Json]]:
         """Return threads with open questions, in the order of the oldest of these; `after` is `(asked, thread)`.
 
-        Some are queued with an answer to another question. A row that cannot be read has the status DAMAGED.
+        Some are queued with an answer to another question, or at work on one. A row that cannot be read has the status
+        DAMAGED.
         """
         where, values = _where((), owner, prefix=prefix)
         where = f"{where or ' WHERE'}{' AND' if where else ''} asked > ''"
         if after is not None:
             where, values = f"{where} AND (asked, thread_id) > (?, ?)", [*values, *after]
-        rows = list[tuple[Any, ...]]()
-        for status in ("waiting", "queued"):
-            each = f"{_SELECT}{where} AND status = '{status}' ORDER BY asked, thread_id LIMIT ?"
-            rows += await self.store.read_rows(each, [*values, limit])
+        statuses = ("waiting", "queued", "running")
+        each = f"SELECT * FROM ({_SELECT}{where} AND status = '{{0}}' ORDER BY asked, thread_id LIMIT ?) AS {{0}}"
+        at_once = " UNION ALL ".join(map(each.format, statuses))  # a thread goes from one to the next meanwhile
+        rows = await self.store.read_rows(at_once, [*values, limit] * len(statuses))
         asked = 1 + COLUMNS.index("asked")
         rows = sorted(rows, key=lambda row: (row[asked], row[0]))[:limit]
         return [self._read_listed(row) for row in rows]

@@ -7,12 +7,13 @@ may be given to several workers, one after the other; it is carried out once.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
@@ -26,9 +27,9 @@ from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import load_pause, meanwhile_text
+from donewhen.graph.pauses.pause import OpenPause, load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
-from donewhen.graph.people.pauses import said_since
+from donewhen.graph.people.pauses import open_pauses, said_since
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
@@ -37,6 +38,7 @@ from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.values import map_texts, store_label
+from donewhen.state.versions import migrate
 
 _log = logging.getLogger("donewhen.work")
 QUEUE = "agents"
@@ -183,7 +185,7 @@ async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standi
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
-    asked = _questions_of(store, run)
+    asked = questions_of(store, run)
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": read_spent(row, run), "code": run.outcome["code"] if run.outcome else ""}
     if run.outcome and run.status not in SUCCEEDED:
@@ -310,7 +312,30 @@ def _policy_due(run: Run, settings: Settings | None) -> str:
         return NEVER
 
 
-def _questions_of(store: ThreadStore, run: Run) -> Json:
+def being_answered(store: ThreadStore, run: Run, ids: Collection[str]) -> Json:
+    """Return the fields of a thread's row while a run works on answers to these questions; the others stay open."""
+    return {"answered": dict.fromkeys(ids, ""), **questions_of(store, run.without(ids))}
+
+
+def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
+    """Return the questions in the state of a run at work that an answer can reach: none once its end is decided."""
+    return [] if values.get("ending") else open_pauses(migrate(dict(values)))
+
+
+async def read_beside(store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]) -> tuple[Pause, ...]:
+    """Return the questions that stay open while a run works on answers to others: an answer to one is left to it.
+
+    They stood in the row when the work began; since then it may have closed some, and others were answered.
+    """
+    ids = [pause["id"] for pause in row.get("pending") or ()] if _is_at_work(row) else []
+    if not ids:
+        return ()
+    answered = await _read_entries(store, thread_id, ids)
+    beside = [pause for pause in open_at_work(values) if pause.id in ids and pause.id not in answered]
+    return tuple({**pause.dump(), "text": pause.text()} for pause in beside)
+
+
+def questions_of(store: ThreadStore, run: Run) -> Json:
     """Return the fields of a thread's row for the open questions of its run, and since when the first one is open."""
     pending = [_pause_summary(pause) for pause in run.pending]
     since = [str(pause["asked_at"]) for pause in pending if pause["asked_at"]]
@@ -463,7 +488,7 @@ async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None
         answers = {**before, **{id: entry["answer"] for id, entry in fresh.items()}}
         queue = next((entry["queue"] for entry in fresh.values()), queue)
         asks, run = run.pending[0]["interrupt_id"], run.without(answers)
-        await enqueue(store, thread_id, queue, {"answers": answers, "asks": asks}, **_questions_of(store, run))
+        await enqueue(store, thread_id, queue, {"answers": answers, "asks": asks}, **questions_of(store, run))
     for id, entry in left.items():
         await store.aput(_answer_space(thread_id), id, {**entry, "moved": True}, index=False)
     return run
@@ -557,6 +582,8 @@ def _time_in(row: Mapping[str, Any]) -> str:
 
 
 Row = TypeVar("Row")
+Show = Callable[[BaseCheckpointSaver[Any], ThreadStore, str, Json], Awaitable[Json]]
+"""Returns the row of a thread as it is shown now."""
 
 
 class Page(list[Row]):
@@ -568,7 +595,13 @@ class Page(list[Row]):
 
 
 async def list_pending(
-    store: ThreadStore, limit: int, *, owner: str | None = None, prefix: str = "", cursor: str | None = None
+    storage: Storage,
+    limit: int,
+    show: Show,
+    *,
+    owner: str | None = None,
+    prefix: str = "",
+    cursor: str | None = None,
 ) -> Page[Json]:
     """Return about `limit` open questions, all of each thread, oldest first.
 
@@ -578,23 +611,24 @@ async def list_pending(
         raise ConfigError(f"pending gives at least one question at once, not {limit}")
     _check_filters(owner=owner, prefix=prefix)
     page, after, most = Page[Json](), _read_cursor(cursor), min(limit + 1, READ_AT_ONCE)
-    while True:
-        rows = await store.threads.find_waiting(most, owner=owner, prefix=prefix, after=after)
-        for thread_id, row in rows:
-            if row["status"] == DAMAGED:
-                page.damaged = {**page.damaged, thread_id: row["problem"]}
+    async with storage.reader() as (saver, store):
+        while True:
+            rows = await store.threads.find_waiting(most, owner=owner, prefix=prefix, after=after)
+            for thread_id, row in rows:
+                if row["status"] == DAMAGED:
+                    page.damaged = {**page.damaged, thread_id: row["problem"]}
+                    after = (str(row["asked"]), thread_id)
+                    continue
+                if page and len(page) + len(row["pending"]) > limit:
+                    page.cursor = json.dumps(after)
+                    break
+                row = await show(saver, store, thread_id, row)
+                about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
+                page += [{**about, **pause} for pause in row["pending"]]
                 after = (str(row["asked"]), thread_id)
-                continue
-            if page and len(page) + len(row["pending"]) > limit:
-                page.cursor = json.dumps(after)
-                break
-            row = await show_asked(store, thread_id, row)
-            about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
-            page += [{**about, **pause} for pause in row["pending"]]
-            after = (str(row["asked"]), thread_id)
-        if page.cursor or len(rows) < most:
-            page.sort(key=lambda each: str(each["asked_at"] or ""))
-            return page
+            if page.cursor or len(rows) < most:
+                page.sort(key=lambda each: str(each["asked_at"] or ""))
+                return page
 
 
 def _check_filters(**filters: str | None) -> None:
@@ -622,8 +656,9 @@ async def list_threads(
     before: str | None = None,
     prefix: str = "",
     cursor: str | None = None,
+    show: Show | None = None,
 ) -> Page[ThreadInfo]:
-    """Return at most `limit` matching threads, the last changed first.
+    """Return at most `limit` matching threads, the last changed first; without `show`, as their rows are stored.
 
     Raises ConfigError for a filter that no thread can match, and an invalid cursor.
     """
@@ -632,10 +667,11 @@ async def list_threads(
         raise ConfigError(f"threads gives at least one thread, not {limit!r}")
     _check_filters(owner=owner, prefix=prefix, **{f"status {n}": each for n, each in enumerate(status, 1)})
     left = await storage.find_unsettled_left() if {"running", CUT_OFF} & {*status} else []
-    async with storage.reader() as (_, store):
+    async with storage.reader() as (saver, store):
         filters: Json = {"status": status, "owner": owner, "before": before, "prefix": prefix, "left": left}
         rows = await store.threads.find(limit + 1, **filters, after=_read_cursor(cursor))
-        page = Page([read_info(id, await show_asked(store, id, row)) for id, row in rows[:limit]])
+        shown = [(id, await show(saver, store, id, row) if show else row) for id, row in rows[:limit]]
+        page = Page([read_info(id, row) for id, row in shown])
         if len(rows) > limit:
             page.cursor = json.dumps([page[-1].updated, page[-1].thread_id])
         return page

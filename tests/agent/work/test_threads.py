@@ -16,7 +16,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, Result
 from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, GoalError, Run, StorageError, ThreadBusy, ToolError, UnknownThread, wait
+from donewhen import (
+    Agent,
+    ConfigError,
+    GoalError,
+    Run,
+    StaleAnswer,
+    StorageError,
+    ThreadBusy,
+    ToolError,
+    UnknownThread,
+    wait,
+)
 from donewhen.agent import agent as agent_module
 from donewhen.agent import runner
 from donewhen.agent.storage.memory import MemoryStore
@@ -24,6 +35,7 @@ from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.testing.crash import WRITTEN, Crash, Crashed, crashing
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
+from donewhen.hooks import Hooks
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.painting import Painting
 from tests.kit.runs import config
@@ -787,6 +799,83 @@ async def test_a_question_stays_in_the_list_while_an_answer_to_another_is_queued
         await agent.submit_answer("a", "oak")
         assert {row["thread_id"] for row in await agent.pending()} == {"b"}
         assert (await agent.get("a")).pending == ()
+
+
+async def open_ids(agent: Agent, thread: str) -> tuple[str, list[str]]:
+    """The status of a thread, and the ids of its open questions, which all ways to read them have alike."""
+    run = await agent.get(thread)
+    (listed,) = [row for row in await agent.threads() if row.thread_id == thread]
+    ids = [pause["id"] for pause in run.pending]
+    for other in (await agent.pending(), listed.pending, (await agent.info(thread)).pending):
+        assert [pause["id"] for pause in other] == ids
+    return run.status, ids
+
+
+@pytest.mark.parametrize("way", ["resume", "worker", "graph"])
+async def test_a_question_stays_in_the_list_while_another_is_worked_on(storage: Any, way: str) -> None:
+    """M11, C07: what an answer would be taken for, in all lists alike; what was answered is in none, at once."""
+    painting = Painting()
+    async with painting.agent(storage) as agent:
+        await agent.start("hang the picture", thread_id="t")
+        if way == "worker":
+            await agent.submit_answer("t", {"s1.q1": "blue"})
+            work: Any = agent.run_submitted("t")
+        elif way == "graph":
+            work = agent.graph.ainvoke(Command(resume={"s1.q1": "blue"}), {"configurable": {"thread_id": "t"}})
+        else:
+            work = agent.resume("t", {"s1.q1": "blue"})
+        leg = asyncio.create_task(work)
+        await painting.begun.wait()
+        assert await open_ids(agent, "t") == ("running", ["s2.q1"])
+        (asked,) = await agent.pending()
+        assert (asked["thread_id"], asked["question"]) == ("t", "Which wood?")
+        await agent.submit_answer("t", "oak", question=asked["id"])
+        assert await open_ids(agent, "t") == ("running", [])
+        with pytest.raises(StaleAnswer):
+            await agent.submit_answer("t", "pine", question=asked["id"])
+        painting.go_on.set()
+        await leg
+        assert await open_ids(agent, "t") == ("queued", [])
+        painting.assert_done(await agent.run_submitted("t"))
+
+
+async def test_a_question_that_the_work_has_closed_is_in_no_list(storage: Any) -> None:
+    """M11, C07: the run reaches its limit while another question is open, and ends; no answer is taken for it then."""
+    reached, go_on = (asyncio.Event(), asyncio.Event()), (asyncio.Event(), asyncio.Event())
+
+    async def hold(place: int) -> None:
+        reached[place].set()
+        await go_on[place].wait()
+
+    async def paint(coat: int) -> str:
+        """Put on a coat."""
+        await hold(0)
+        return f"coat {coat} is on"
+
+    async def before_end(_: Any) -> None:
+        await hold(1)
+
+    steps = [
+        {"content": text, "done_when": "done", "depends_on": [], "tools": ["paint"]} for text in ("paint", "frame")
+    ]
+    coats = [call("paint", coat=1), call("paint", coat=2)]
+    work = {"s1": [ask_user("Which colour?"), *coats], "s2": [ask_user("Which wood?")]}
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": work, "deliver": lambda *_: "Done."})
+    limited: Any = {"confirm": "never", "on_exhausted": "deliver", "limits": {"tool_calls": 1}}
+    hooks, effects = Hooks(before_end=[before_end]), {"paint": "read"}
+    async with Agent(model, [paint], storage=storage, settings=limited, hooks=hooks, effects=effects) as agent:
+        run = await agent.start("hang the picture", thread_id="t")
+        assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
+        leg = asyncio.create_task(agent.resume(run, "blue"))
+        await reached[0].wait()
+        assert await open_ids(agent, "t") == ("running", ["s2.q1"])
+        go_on[0].set()
+        await reached[1].wait()
+        assert await open_ids(agent, "t") == ("running", [])
+        with pytest.raises(StaleAnswer):
+            await agent.submit_answer("t", "oak", question="s2.q1")
+        go_on[1].set()
+        assert (await leg).status == "exhausted"
 
 
 async def test_a_cancellation_leaves_a_finished_run_as_it_is(storage: Any) -> None:
