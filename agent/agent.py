@@ -543,9 +543,12 @@ class Agent:
         """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
         return (await self._with_output(output_type).read(id_of(thread_id)))[0]
 
-    async def conversation(self, thread_id: str | Run) -> Conversation:
-        """Return the run of a thread with all that was said and observed on it. Raises UnknownThread."""
-        return read_conversation(*await self._runner.read(id_of(thread_id)), self.secrets)
+    async def conversation(self, thread_id: str | Run, *, request: str = "") -> Conversation:
+        """Return the run of a thread with all that was said and observed on it. Raises UnknownThread.
+
+        `request`: the id of an earlier request, as in `Run.request`: its run, and what was there at its end.
+        """
+        return read_conversation(*await self._runner.read(id_of(thread_id), request), self.secrets)
 
     async def observation(self, thread_id: str | Run, id: str) -> JournalEntry:
         """Return an observation, such as `s1.2`, with its full text. Raises UnknownThread if there is none."""

@@ -63,13 +63,14 @@ class Verification:
         return asdict(self)
 
 
-async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None = None) -> str:
+async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None = None, *, request: str = "") -> str:
     """Return the receipt of the thread's finished run as a text that `verify_receipt` checks.
 
-    `key` is an Ed25519 private key: PEM, or the path of a PEM file. Raises ConfigError for another key, UnknownThread,
+    `key` is an Ed25519 private key: PEM, or the path of a PEM file. `request` is the id of the request, as in
+    `Run.request` and notifications; without one, it is the last. Raises ConfigError for another key, UnknownThread,
     and DoneWhenError if the run has not ended.
     """
-    conversation = await agent.conversation(thread_id)
+    conversation = await agent.conversation(thread_id, request=request)
     run = conversation.run
     if run.outcome is None:
         raise DoneWhenError(

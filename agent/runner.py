@@ -154,6 +154,7 @@ from donewhen.state.errors import (
     StaleAnswer,
     StorageError,
     ThreadBusy,
+    UnknownThread,
 )
 from donewhen.state.language.texts import say_why
 from donewhen.state.ledger import Budgets, add
@@ -320,8 +321,12 @@ async def _find_input(
     return None, later
 
 
-async def _last_state_of(graph: Compiled, thread_id: str, request: str) -> StateSnapshot | None:
-    """Return the last state of an earlier request. None if it is not kept."""
+async def _last_state_of(
+    graph: Compiled, thread_id: str, snapshot: StateSnapshot, request: str
+) -> StateSnapshot | None:
+    """Return the last state of an earlier request; None if it is not kept. `snapshot` is the thread's last state."""
+    if _is_state_of(snapshot, request):
+        return snapshot
     begin, later = await _find_input(graph, thread_id, request)
     async for each in _read_back(graph, thread_id, later):
         if _is_state_of(each, request):
@@ -1262,7 +1267,10 @@ class Runner:
         if request_of(row, snapshot.values) in (request, ""):
             assert graph.store is not None  # `on_saver` gave it one
             return await with_words_of_others(graph.store, run_now(thread_id, row, snapshot, self.form))
-        last = snapshot if _is_state_of(snapshot, request) else await _last_state_of(graph, thread_id, request)
+        last = await _last_state_of(graph, thread_id, snapshot, request)
+        return self._earlier_run(thread_id, row, last, request, goal)
+
+    def _earlier_run(self, thread_id: str, row: Json, last: StateSnapshot | None, request: str, goal: str = "") -> Run:
         run = read_run(thread_id, last, settings_in(row), self.form) if last else None
         if run and run.outcome:
             return run
@@ -1334,11 +1342,16 @@ class Runner:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
-        """Return the run of a thread, and its state. Raises UnknownThread."""
+    async def read(self, thread_id: str, request: str = "") -> tuple[Run, StateSnapshot]:
+        """Return the run of a thread, or that of an earlier request, and its state. Raises UnknownThread."""
         await self._settle_left(thread_id)
         async with self.storage.reader() as (saver, store):
-            row, snapshot = await read_consistent(on_saver(self.graph, saver, store), store, thread_id)
+            graph = on_saver(self.graph, saver, store)
+            row, snapshot = await read_consistent(graph, store, thread_id)
+            if request not in ("", request_of(row, snapshot.values)):
+                if last := await _last_state_of(graph, thread_id, snapshot, request):
+                    return self._earlier_run(thread_id, row, last, request), last
+                raise UnknownThread(f"there is no request {request!r} on thread {thread_id!r}")
             run = run_now(thread_id, row, snapshot, self.form)
             beside = await read_beside(store, thread_id, row, snapshot.values)
             return await with_words_of_others(store, replace(run, pending=(*run.pending, *beside))), snapshot

@@ -134,7 +134,8 @@ async def store_notification(
     state = _id_of(about)
     if row.get("news") == state and not words:  # an answer was not accepted, and the same question is still open
         return None
-    data: Json = {"thread_id": run.thread_id, "status": run.status, "goal": run.goal[:MOST_CHARS]}
+    data: Json = {"thread_id": run.thread_id, "request": run.request, "status": run.status}
+    data["goal"] = run.goal[:MOST_CHARS]
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
         data["questions"] = [

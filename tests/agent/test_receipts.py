@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from donewhen import Agent, ConfigError, DoneWhenError
+from donewhen import Agent, ConfigError, DoneWhenError, UnknownThread
 from donewhen.agent.receipts import canonical, private_key
 from donewhen.hooks import Call, Hooks, Refuse
 from donewhen.receipts import export_receipt, verify_receipt
@@ -364,3 +364,35 @@ async def test_what_a_person_was_shown_stays_when_they_wanted_another_plan(
         row, *later = (run.receipt or {})["approvals"]
     assert (row["decision"], row["shown"]) == (decision, ["Say A"])
     assert all("shown" not in each for each in later)
+
+
+async def test_a_notification_names_the_request_whose_receipt_it_announces(tmp_path: Path) -> None:
+    """R17: told late, after the thread's next request has ended or while that works, it exports its own receipt."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    told: list[dict[str, Any]] = []
+    plan = submit_plan([{"content": "Pay", "done_when": ["it is paid"], "tools": ["pay"]}])
+    work = [each for amount in (40, 50) for each in (call("pay", amount=amount), finish_step("Paid.", "s1.1"))]
+    model = ScriptedModel(roles={"triage": [plan, plan, answer("Hello.")], "execute": work})
+    settings = {"confirm": "never"}
+
+    async def changes_of(**which: str) -> tuple[int, list[int]]:
+        lines = json.loads(await export_receipt(agent, "t", KEY, **which))["lines"]
+        changes = [line["body"]["arguments"]["amount"] for line in lines if line["kind"] == "change"]
+        return lines[0]["body"]["request"], changes
+
+    async with Agent(model, [pay], storage="memory:", settings=settings, notify=told.append) as agent:
+        runs = [await agent.start(f"Pay {amount}", thread_id="t") for amount in (40, 50)]
+    first, second = (event["data"]["request"] for event in told)
+    assert [first, second] == [run.request for run in runs]
+    assert await changes_of(request=first) == (1, [40])
+    assert await changes_of(request=second) == await changes_of() == (2, [50])
+    with pytest.raises(UnknownThread, match="no request 'third' on thread 't'"):
+        await changes_of(request="third")
+    await agent.submit("Hello", thread_id="t")
+    with pytest.raises(DoneWhenError, match="no receipt: it is queued"):
+        await changes_of()
+    assert await changes_of(request=second) == (2, [50])
