@@ -52,6 +52,7 @@ def postgres_url() -> str:
     if "PYTEST_VERSION" in os.environ:  # tests kill processes, not machines; benchmarks measure what is durable
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("ALTER SYSTEM SET autovacuum = off")  # its transactions would count in `test_commits`
             connection.execute("SELECT pg_reload_conf()")
     return str(server.get_uri())
 
