@@ -339,14 +339,14 @@ class Agent:
         tools = as_tools(options.get("tools") or ())
         runner = self._runner_for(id, tools, output_type)
         form = runner.form if output_type is not None else None
-        (asked, read), by = question_for(thread_id, question), check_name("by", by)
+        (asked, seen), by = question_for(thread_id, question), check_name("by", by)
         if steer and not steer.strip():
             raise GoalError("there is nothing to steer by: the text is blank")
         if steer and answer is not MISSING:
             raise ConfigError(
                 "resume takes an answer to a run that waits, or steer= for one that was stopped, not both"
             )
-        continuation = Continuation(answer, asked, read, by, steer, options.get("settings"), form)
+        continuation = Continuation(answer, asked, seen, by, steer, options.get("settings"), form)
         return self._stream(id, lambda live: runner.resume(live, continuation), options.get("config"), on_leave, tools)
 
     async def run_submitted(self, thread_id: str | Run) -> Run:
@@ -401,9 +401,9 @@ class Agent:
         If the thread is being worked on, an answer to another of its questions waits until that is done. Tools that are
         missing are no error here: the answer waits for a worker that has them, see `donewhen.types.Worker`.
         """
-        id, (asked, read), by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
+        id, (asked, seen), by = id_of(thread_id), question_for(thread_id, question), check_name("by", by)
         try:
-            await self._runner.submit_answer(id, answer, asked, read, by)
+            await self._runner.submit_answer(id, answer, asked, seen, by)
         finally:
             self._wake_workers()
         return id

@@ -18,14 +18,18 @@ from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import say, says_continue
-from donewhen.state.people.answers import read_signed, sign
+from donewhen.state.people.answers import Answer, read_signed, sign
 from donewhen.state.records import Pause
-from donewhen.state.secrets import redact
+from donewhen.state.secrets import conceal, redact
 from donewhen.state.settings import Settings
-from donewhen.state.values import clean_text, json_problem
+from donewhen.state.values import clean_text, json_problem, map_texts
 
 _log = logging.getLogger("donewhen")
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+
+
+Seen = Mapping[str, Sequence[Mapping[str, Any]]]
+"""What others had said when questions were shown, by the ids of these, as far as the caller knows."""
 
 
 class NotAsked(ResumeError):
@@ -51,9 +55,8 @@ class NotAsked(ResumeError):
         return ResumeError(f"{self} {say(self._language, 'unclear', 'message_kept')}", self.pending)
 
 
-def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, dict[str, int]]:
-    """Return the id of the question that an answer is for, "" for the current one, and with how many words of others
-    questions were shown, by their ids.
+def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, Seen]:
+    """Return the id of the question that an answer is for, "" for the current one, and what was shown with it.
 
     The id is that of `question`, if it is not blank, or of the run's current question. For a run without one, it
     matches no question. Raises ConfigError if `question` is neither an id nor a question.
@@ -63,10 +66,10 @@ def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = No
         asked, question = [question], question.get("id") or None
         if not isinstance(question, str):
             raise ConfigError("question is an id, or a question of `Run.pending` or `Agent.pending()`, which has one")
-    read = {str(pause["id"]): len(pause.get("meanwhile") or ()) for pause in asked}
+    seen = {str(pause["id"]): pause["meanwhile"] for pause in asked if "meanwhile" in pause}
     if question or not isinstance(shown, Run):
-        return question or "", read
-    return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run", read
+        return question or "", seen
+    return str(shown.pending[0]["id"]) if shown.pending else f"the question of a {shown.status} run", seen
 
 
 def admit(run: Run, row: Json, values: Mapping[str, Any], answer: Any, question: str = "", by: str = "") -> Json:
@@ -179,14 +182,15 @@ def _say_row(row: Mapping[str, Any]) -> str:
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"
 
 
-def read_understood(run: Run, answers: Json, read: Mapping[str, int]) -> tuple[Json, ResumeError | None]:
+def read_understood(run: Run, answers: Json, seen: Seen) -> tuple[Json, ResumeError | None]:
     """Return the answers to store, and the error for those that count for nothing; None if all count.
 
-    Those that put their question off are neither. The error is a NotAsked if a question is for somebody else. Raises
-    StaleAnswer if others have said more than a question was shown with: `read`, by its id, of those that are known.
+    Those that put their question off are neither. The error is a NotAsked if a question is for somebody else, and a
+    StaleAnswer if others have said more than was shown with it, unless the answer is a no.
     """
     understood: Json = {}
-    others, unread, words, name = list[OpenPause](), dict[str, str](), list[str](), ""
+    unread, stale = dict[str, str](), dict[str, str]()
+    others, words, name = list[OpenPause](), list[str](), ""
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
         meant = asked.read(value)
@@ -194,21 +198,31 @@ def read_understood(run: Run, answers: Json, read: Mapping[str, int]) -> tuple[J
             others.append(asked)
             words.append(words_in(value))
             name = by or ""
-        elif unseen := _words_unseen(asked, read.get(asked.id), by or ""):
-            raise StaleAnswer(f"{asked.id} was shown before this. {unseen} Answer again if it holds", [asked.id])
+        elif not _is_no(meant) and (words_since := _words_unseen(asked, seen.get(asked.id), by or "")):
+            stale[asked.id] = f"it was shown before this: {words_since} Answer again if it holds"
         elif isinstance(meant, str) and "schema" not in pause:
             unread[asked.id] = meant
         elif isinstance(meant, str) or meant.kind != "later":
             understood[asked.id] = answers[asked.id]
     if others:
-        return understood, NotAsked(run, others, "\n".join(filter(None, words)), name, unread)
+        return understood, NotAsked(run, others, "\n".join(filter(None, words)), name, {**unread, **stale})
+    if stale:
+        each = [f"{id}: {problem}" for id, problem in {**stale, **unread}.items()]
+        return understood, StaleAnswer("; ".join(each), [*stale, *unread])
     return understood, ResumeError(_name_each(unread), list(unread)) if unread else None
 
 
-def _words_unseen(asked: OpenPause, read: int | None, by: str) -> str:
-    """Return what others said to a question since it was shown with `read` of their words; None if nobody knows."""
-    rows = asked.meanwhile[read:] if read is not None else []
-    return meanwhile_text([row for row in rows if row["by"] != by], asked.spoken)
+def _is_no(answer: Answer | str) -> bool:
+    return not isinstance(answer, str) and answer.kind in ("reject", "cancel", "stop")
+
+
+def _words_unseen(asked: OpenPause, shown: Sequence[Mapping[str, Any]] | None, by: str) -> str:
+    """Return what others said to a question since it was `shown` with these words; "" if nobody knows these."""
+    if shown is None:
+        return ""
+    known = {(row.get("by"), row.get("at")) for row in shown}
+    rows = [row for row in asked.meanwhile if row["by"] != by and (row["by"], row["at"]) not in known]
+    return meanwhile_text(map_texts(rows, conceal), asked.spoken)
 
 
 def _name_each(problems: Mapping[str, str]) -> str:

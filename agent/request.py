@@ -149,8 +149,8 @@ class Continuation:
     answer: Any = MISSING
     question: str = ""
     """The id of the question that a plain answer is for; "" is the one which is open."""
-    read: Mapping[str, int] = field(default_factory=dict)
-    """With how many words of others the questions were shown, by their ids, as far as the caller knows."""
+    seen: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """What others had said when the questions were shown, as in `question_for`."""
     by: str = ""
     """Who answers."""
     steer: str = ""

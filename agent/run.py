@@ -157,9 +157,9 @@ def show_words(run: Run, interjections: Sequence[Json]) -> Run:
     """Return a run whose questions for somebody named show what of these interjections was said since."""
 
     def show(pause: Pause) -> Pause:
-        if not (since := said_since(pause, interjections)):
+        if not pause.get("answered_by"):
             return pause
-        shown: Pause = {**pause, "meanwhile": since}
+        shown: Pause = {**pause, "meanwhile": said_since(pause, interjections)}
         return {**shown, "text": load_pause(shown).text()}
 
     return replace(run, pending=tuple(show(pause) for pause in run.pending))

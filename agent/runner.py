@@ -43,6 +43,7 @@ from langgraph.types import Command, StateSnapshot
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
     NotAsked,
+    Seen,
     address_answer,
     admit,
     overdue_answers,
@@ -779,8 +780,9 @@ class Runner:
             command: Any = steer_input(run, continuation.steer, migrate(snapshot.values))
         else:
             answers = self._answers_to(run, row, snapshot.values, settings, continuation)
+            seen = {id: words for id, words in continuation.seen.items() if id not in queued_answers(row)}
             if continuation.answer is not MISSING and (
-                waiting := await self._keep_for_others(thread, run, answers, continuation.read)
+                waiting := await self._keep_for_others(thread, run, answers, seen)
             ):
                 return waiting
             command = resume_command(run, answers, snapshot.values, self.executors, settings)
@@ -814,14 +816,15 @@ class Runner:
         log_of(thread.thread_id).turn = snapshot.values.get("turn", 1)
         return read_run(thread.thread_id, require_thread(thread.thread_id, snapshot), settings, self.form), settings
 
-    async def _keep_for_others(
-        self, thread: HeldThread, run: Run, answers: Json, read: Mapping[str, int]
-    ) -> Run | None:
+    async def _keep_for_others(self, thread: HeldThread, run: Run, answers: Json, seen: Seen) -> Run | None:
         """Keep the words of answers by somebody who is not asked; return the run, which waits on and says so.
 
         None if the graph takes the answers: one of them counts, or is a message, which may have images and files.
+        Raises StaleAnswer, as `read_understood` returns it.
         """
-        _, error = read_understood(run, answers, read)
+        _, error = read_understood(run, answers, seen)
+        if isinstance(error, StaleAnswer):
+            raise error
         given = [read_signed(answer) for answer in answers.values()]
         if (
             not isinstance(error, NotAsked)
@@ -1153,7 +1156,7 @@ class Runner:
 
     # Answers for a worker ----------------------------------------------------------------------------------------
 
-    async def submit_answer(self, thread_id: str, answer: Any, question: str, read: Mapping[str, int], by: str) -> str:
+    async def submit_answer(self, thread_id: str, answer: Any, question: str, seen: Seen, by: str) -> str:
         """Check an answer, and store it for a worker; return the thread's id.
 
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`; of
@@ -1169,7 +1172,7 @@ class Runner:
                 run = run.without(left, "running")
             run = await with_words_of_others(store, run)
             answers = _address_open(run, values, answer, question, by, taken)
-            understood, refusal = read_understood(run, answers, read)
+            understood, refusal = read_understood(run, answers, seen)
         if isinstance(refusal, NotAsked):
             refusal = await self.keep_words(thread_id, refusal, by)
         if not understood:
@@ -1365,8 +1368,10 @@ class Runner:
     async def show_row(self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, row: Json) -> Json:
         """Return a thread's row with the questions that are open now, and what others have said since."""
         if row["status"] == "running" and row.get("pending"):  # at work: as many threads as workers have hands
-            snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-            beside = [pause["id"] for pause in await read_beside(store, thread_id, row, snapshot.values)]
+            beside = list[str]()
+            with suppress(StorageError):  # a state that cannot be read hides no other thread
+                snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
+                beside = [pause["id"] for pause in await read_beside(store, thread_id, row, snapshot.values)]
             row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in beside]}
         return await show_asked(store, thread_id, row)
 

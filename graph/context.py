@@ -139,10 +139,10 @@ def with_settings(runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any]) ->
     """Return the runtime with the merged settings of graph and run as its context.
 
     A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
-    one from the dict that a run of this graph is given, and keeps none: without one, those count that the state has
-    `kept` of the request's begin.
+    one from the dict that a run of this graph is given, and keeps none: what it leaves out is as the state has `kept`
+    it of the request's begin.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None
-    settings_given = stored_settings(kept) if kept and given is None else given
-    settings = merge_settings(deps.settings, settings_given)
+    settings = merge_settings(deps.settings, stored_settings(kept)) if kept else deps.settings
+    settings = merge_settings(settings, given)
     return runtime if settings is runtime.context else runtime.override(context=settings)

@@ -14,6 +14,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
+from donewhen.graph.binding import saver_of_task
 from donewhen.graph.context import Deps
 from donewhen.graph.events import emit, emit_note, log_of, thread_of, without_secrets
 from donewhen.graph.executors.executor import executor_problem, profile_problem
@@ -84,7 +85,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     texts = Texts.of(runtime.store, thread_of(runtime), state)
     if Place.of(config, depth=1).nodes:
         update["request_mark"] = 10**9 + secrets.randbelow(9 * 10**9)
-        update["given_settings"] = _settings_of_outer_graph()
+    if saver_of_task() is None:  # LangGraph keeps no context; an Agent keeps settings in the thread's row
+        update["given_settings"] = _settings_given()
     update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
@@ -120,8 +122,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     return update
 
 
-def _settings_of_outer_graph() -> Json:
-    """Return the settings that the outer graph was given as its context, as JSON without defaults; {} if none were."""
+def _settings_given() -> Json:
+    """Return the settings that this graph, or one around it, was given as context, as JSON without defaults."""
     context: Any = get_runtime().context
     is_ours = isinstance(context, Settings)
     return context.model_dump(mode="json", exclude_unset=True, exclude={"tool_context"}) if is_ours else {}

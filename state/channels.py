@@ -198,7 +198,7 @@ class RunState(TypedDict, total=False):
     """A random number for a request inside an outer graph, whose nodes may begin several with the same `turn`. The ids
     of its questions have it in place of that."""
     given_settings: SeldomDict
-    """The settings that a request inside an outer graph began with, but for `tool_context`: an answer comes without."""
+    """The settings that were LangGraph's context when a request began, but for `tool_context`: an answer has none."""
     answered_by: SeldomDict
     """Who alone answers questions of a kind, by the setting of this name when the request began."""
     attachments: SeldomList

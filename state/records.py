@@ -47,6 +47,8 @@ class Meanwhile(TypedDict):
     by: str
     """Who; "" if nobody knows."""
     text: str
+    at: str
+    """ISO 8601, to the millisecond."""
 
 
 class Pause(TypedDict, total=False):
@@ -75,7 +77,7 @@ class Pause(TypedDict, total=False):
     answered_by: str
     """Who alone may answer; anybody if missing."""
     meanwhile: list[Meanwhile]
-    """What others have said since, which who is asked should know."""
+    """What others have said since, or so shortly before that no model has read it; who is asked should know."""
     message_id: str | None
     """The message in which the question was streamed, if it was."""
     interrupt_id: str

@@ -28,7 +28,6 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.store import NEWS, ThreadStore, news_key
-from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, StorageError
@@ -139,7 +138,11 @@ async def store_notification(
     if run.pending:
         keys = ("id", "kind", "step", "question", "options")
         data["questions"] = [
-            {**{key: pause.get(key) for key in keys}, **load_pause(pause).asked_of, "text": pause["text"][:MOST_TEXT]}
+            {
+                **{key: pause.get(key) for key in keys},
+                **{key: pause[key] for key in ("answered_by", "meanwhile") if key in pause},
+                "text": pause["text"][:MOST_TEXT],
+            }
             for pause in run.pending[:MOST_QUESTIONS]
         ]
     elif run.outcome:

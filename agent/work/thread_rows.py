@@ -365,8 +365,9 @@ async def show_asked(store: ThreadStore, thread_id: str, row: Json) -> Json:
 
 def _with_words(pause: Json, interjections: Sequence[Json]) -> Json:
     """Return a question in a row with what others have said since, which its text has behind what is noted first."""
-    if not (since := map_texts(said_since(pause, interjections), conceal)):
+    if not pause.get("answered_by"):
         return pause
+    since = map_texts(said_since(pause, interjections), conceal)
     language, text = pause.get("language") or "en", str(pause["text"])
     new = [row for row in since if meanwhile_text([row], language) not in text]
     noted, gap, asked = text.partition("\n\n")  # a row of an older version has the words already

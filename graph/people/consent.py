@@ -44,7 +44,7 @@ class Proposal:
     before: Json | None = None
     """The plan that the person was shown last and spoke about."""
     heard: bool = False
-    """True if a person said something after the approval that was not about a plan shown since."""
+    """True if a person stopped the run since the approval, and said in which way it should go on."""
     living: Sequence[Json] = ()
     """The schedules that the thread has already, `{id, schedule}`."""
     template: Json | None = None
@@ -55,7 +55,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     """Return the update with the pause that shows the plan, or with its approval if no consent is needed.
 
     Of a plan that replaces an approved one, only the difference needs consent; if there is no difference, nobody is
-    asked, except whoever spoke to it since: their words are not in it. A new schedule always needs it: only a person
+    asked, except whoever stopped it and said what should change. A new schedule always needs it: only a person
     can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
@@ -66,7 +66,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
     before = proposal.before
     if approval and not changes and proposal.heard:
-        before = approval["plan"]
+        before = before or approval["plan"]
     elif approval and not changes:
         by = str(approval.get("by"))
     if by is not None:

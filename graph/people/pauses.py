@@ -147,11 +147,14 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
 
 
 def said_since(pause: Mapping[str, Any], interjections: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
-    """Return which of these interjections who is asked should read: those since a question for somebody named."""
+    """Return which of these interjections who is asked should read, if it is somebody named.
+
+    They are those since the question, and those that no model has read.
+    """
     if not pause.get("answered_by"):
         return []
-    since = [row for row in interjections if row["at"] >= (pause.get("asked_at") or "")]
-    return [{"by": str(row.get("by") or ""), "text": row["text"]} for row in since]
+    since = [row for row in interjections if not row.get("heard") or row["at"] >= (pause.get("asked_at") or "")]
+    return [{"by": str(row.get("by") or ""), "text": row["text"], "at": row["at"]} for row in since]
 
 
 def with_words(pauses: Sequence[OpenPause], interjections: Sequence[Mapping[str, Any]]) -> list[OpenPause]:

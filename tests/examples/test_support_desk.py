@@ -12,7 +12,7 @@ from tests.kit.places import ROOT
 
 NAMES: dict[str, Any] = {}
 for block in re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "support-desk.md").read_text(), re.M | re.S):
-    written = [node for node in ast.parse(block).body if not isinstance(node, ast.Expr | ast.Assert)]
+    written = [node for node in ast.parse(block).body if not isinstance(node, ast.Expr | ast.Assert | ast.AsyncWith)]
     kept = [node for node in written if not isinstance(node, ast.Assign) or node.targets[0].id == "settings"]  # type: ignore[attr-defined]
     exec(compile(ast.Module(kept, []), "support-desk.md", "exec"), NAMES)
 

@@ -72,9 +72,11 @@ async def test_settings_as_the_context_around() -> None:
     assert ("__interrupt__" in out, out["messages"][-1].text) == (False, "done")
 
 
-async def test_settings_of_the_context_around_hold_for_the_whole_request() -> None:
-    """S5, C04: the plan said that each call asks; an answer, which has no context, does not change that. The next
-    request begins with what it is given itself."""
+@pytest.mark.parametrize("later", [None, {}, {"limits": {"rounds": 50}}], ids=str)
+@pytest.mark.parametrize("inside", [True, False])
+async def test_the_settings_of_the_context_hold_for_the_whole_request(inside: bool, later: Any) -> None:
+    """S5, C04: the plan said that each call asks; an answer, whose context is missing, empty or says something else, as
+    LangGraph's server sends it, does not change that. The next request begins with what it is given itself."""
     saved: list[str] = []
 
     def save() -> str:
@@ -88,13 +90,16 @@ async def test_settings_of_the_context_around_hold_for_the_whole_request() -> No
 
     plan = submit_plan([step("s1", tools=["save"])])
     roles: Any = {"triage": lambda *_: plan, "execute": work, "deliver": lambda *_: "Done."}
-    outer = around(build_graph(ScriptedModel(roles=roles), [save]).compile())
+    graph = build_graph(ScriptedModel(roles=roles), [save])
+    outer = around(graph.compile()) if inside else graph.compile(InMemorySaver(), store=InMemoryStore())
+    later = Settings(**later) if inside and later is not None else later
     for given, kinds in ((Settings(approvals="each"), ["plan", "tool"]), (None, ["plan"])):
         asked, out = list[str](), await outer.ainvoke({"messages": "save it"}, config("t"), context=given)
+        assert ("each call asks first" in out["__interrupt__"][0].value["text"]) is (given is not None)
         while "__interrupt__" in out:
             asked.append(out["__interrupt__"][0].value["kind"])
-            out = await outer.ainvoke(Command(resume="approve"), config("t"))
-        assert asked == kinds
+            out = await outer.ainvoke(Command(resume="approve"), config("t"), context=later)
+        assert asked == kinds, given
     assert len(saved) == 2
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -33,6 +34,9 @@ def large_sums(made: Call) -> Ask | None:
     """Ask the operator about more than 50."""
     amount = made.arguments.get("amount", 0)
     return Ask("Is it damaged?", answered_by="operator") if amount > 50 else None
+
+
+SECRET = "sk-ant-api03-" + "a1B2" * 12
 
 
 class Till:
@@ -622,19 +626,72 @@ async def test_who_was_shown_less_than_was_said_since_decides_nothing(shown: str
 
     async with till.agent as agent:
         (listed,) = await agent.pending()
-        for words in ("I keep it", "and the lamp"):
+        for words in ("I keep it", f"and the lamp, with {SECRET}"):
             with pytest.raises(ResumeError, match="kept") if submits else nullcontext():
                 assert "kept" in (await answers(words, "mira")).problem
         if shown != "id":
-            with pytest.raises(StaleAnswer, match=r"mira wrote meanwhile: “I keep it”.*and the lamp"):
+            with pytest.raises(StaleAnswer, match=r"mira wrote meanwhile: “I keep it”.*and the lamp") as refused:
                 await answers("approve", "operator:anna")
             assert till.paid == []
-        run, (listed,) = await agent.get("t"), await agent.pending()
+            assert SECRET not in str(refused.value)
+        run, (listed,) = await agent.get("t"), json.loads(json.dumps(await agent.pending()))
         await agent.tell("t", "I look at it", by="operator:anna")
         assert (await answers("approve", "operator:anna")).status == "completed"
         assert till.paid == [400]
         with pytest.raises(ConfigError, match="question is an id, or a question"):
             await agent.resume("t", "approve", question={})
+
+
+async def test_a_no_and_what_was_shown_by_notification_are_taken_over_later_words() -> None:
+    """C02, H13: more words make no “no” unsafe. A question of a notification has its words, so it is as good as one of
+    a list; and what is queued for somebody else does not matter to who answers another one."""
+    shown, is_shown = dict[str, Any](), asyncio.Event()
+
+    async def notify(event: Any) -> None:
+        for question in event["data"].get("questions", ()):
+            if question.get("meanwhile"):
+                shown.update(question)
+                is_shown.set()
+
+    for words, paid in (("reject", []), ("cancel", []), ("approve", [400])):
+        till = Till(
+            pays(400), finish_step("Done", unchanged="none"), finish_step("Refunded 400", "s1.1"), notify=notify
+        )
+        run = await till.asks(words)
+        is_shown.clear()
+        async with till.agent as agent:
+            await agent.tell(words, "do pay", by="mira")
+            if words != "approve":
+                await agent.resume(run, words, by="operator:anna")
+                continue
+            await is_shown.wait()
+            await agent.tell(words, "thanks", by="operator:anna")
+            with pytest.raises(StaleAnswer, match="do pay"):
+                await agent.resume(run, words, by="operator:anna")
+            assert (await agent.resume(words, words, question=shown, by="operator:anna")).status == "completed"
+        assert till.paid == paid
+
+
+async def test_who_is_asked_reads_what_was_said_just_before_if_no_model_has() -> None:
+    """H13, C16: told while the round was at work that ends with the call; words that a round has read are no news."""
+
+    async def execute(messages: Any, _: Any) -> Any:
+        rounds.append(str(messages))
+        if len(rounds) < 3:
+            await till.agent.tell("t", f"words {len(rounds)}", by="mira")
+        if "refunded 400" in rounds[-1]:
+            return finish_step("Refunded 400", "s1.1")
+        return pays(400) if len(rounds) == 2 else pays(40)
+
+    rounds = list[str]()
+    till = Till(execute)
+    run = await till.asks()
+    assert "words 1" in rounds[1]
+    assert [row["text"] for row in run.pending[0]["meanwhile"]] == ["words 2"]
+    assert run.pending[0]["text"].count("mira wrote meanwhile: “words 2”") == 1
+    (listed,) = await till.agent.pending()
+    assert listed["meanwhile"] == run.pending[0]["meanwhile"]
+    assert (await till.agent.resume(run, "approve", by="operator:anna")).status == "completed"
 
 
 def by_what_is_there(messages: Any, _: Any) -> Any:

@@ -122,7 +122,7 @@ async def test_a_credential_that_a_user_wrote_goes_to_the_model_and_into_no_list
         shown.append((await agent.info("t")).to_dict())
         assert "oops, [redacted]" in str(shown)
         assert SECRET not in str(shown)
-        done = await agent.resume(run, f"yes, {SECRET}", by="desk")
+        done = await agent.resume("t", f"yes, {SECRET}", by="desk")
     assert done.receipt
     assert done.receipt["questions"][0]["answer"] == "yes, [redacted]"
     assert SECRET not in str(done.receipt)
