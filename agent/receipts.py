@@ -73,9 +73,9 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
     conversation = await agent.conversation(thread_id, request=request)
     run = conversation.run
     if run.outcome is None:
-        raise DoneWhenError(
-            f"thread {run.thread_id} has no receipt: it is {run.status}, and a receipt comes with the end"
-        )
+        is_replaced = run.status == "cancelled"
+        why = run.problem if is_replaced else f"it is {run.status}, and a receipt comes with the end"
+        raise DoneWhenError(f"thread {run.thread_id} has no receipt: {why}")
     lines = ((kind, redact_json(hide_known(body, agent.secrets))) for kind, body in receipt_lines(conversation))
     return render_receipt(lines, private_key(key) if key else None)
 

@@ -141,10 +141,9 @@ from donewhen.graph.people.interjections import (
     was_told,
 )
 from donewhen.graph.people.pauses import close_for_new_request
-from donewhen.graph.receive import end_at_once, plan_key
+from donewhen.graph.receive import end_at_once, plan_key, take_place
 from donewhen.graph.step.round import spent_by
 from donewhen.graph.sync import finish
-from donewhen.graph.tools.changes import calls_of_requests
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import Json
 from donewhen.state.errors import (
@@ -701,7 +700,8 @@ class Runner:
                 await self._put_away(thread, snapshot)
             if place:
                 await thread.read()  # ids written from now on sort after the thread's latest state
-                update = {"turn": turn - 1, "displaced": await _displaced_calls(thread, base, turn), "messages": gone}
+                taken = await take_place(base, thread.store, thread_id, turn)
+                update = {**taken, "turn": turn - 1, "goal": "", "messages": gone}
                 await thread.graph.aupdate_state(place, update, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}
@@ -716,7 +716,9 @@ class Runner:
         """Close the previous request, if it is open, because a new one takes its place."""
         if snapshot.created_at and read_run(thread.thread_id, snapshot).status in ("waiting", "running"):
             await self._take_in(thread)
-            update = close_for_new_request(migrate(snapshot.values))
+            values: Any = migrate(snapshot.values)
+            taken = await take_place(values, thread.store, thread.thread_id, values.get("turn", 0) + 1)
+            update = {**close_for_new_request(values), **taken}
             await thread.graph.aupdate_state(make_config(thread.thread_id), update, as_node="deliver")
 
     async def _take_in(self, thread: HeldThread) -> None:
@@ -1427,16 +1429,6 @@ class Runner:
 def _is_answered(snapshot: StateSnapshot) -> bool:
     """Return whether a request was answered in words, and nothing is left but to deliver them."""
     return snapshot.next == ("deliver",) and (snapshot.values.get("ending") or {}).get("code") == "answered"
-
-
-async def _displaced_calls(thread: HeldThread, base: Json, turn: int) -> list[Json]:
-    """Return the calls with effects of all requests that are not in the conversation once request `turn` begins.
-
-    `base` is the state from which it begins. Whose place a request took that leaves with it now, that is its own.
-    """
-    last = base.get("turn", 0)
-    before = [{**call, "by": turn if call["by"] > last else call["by"]} for call in base.get("displaced") or ()]
-    return before + await calls_of_requests(thread.store, thread.thread_id, range(last + 1, turn), turn)
 
 
 _END = object()

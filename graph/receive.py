@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
@@ -29,7 +30,8 @@ from donewhen.graph.people.pauses import PUT_AWAY, ask_person, close_pause, type
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import call_in_time, load_jsonschema
-from donewhen.graph.tools.effects import Place
+from donewhen.graph.tools.changes import calls_of_requests
+from donewhen.graph.tools.effects import Place, writes_of_request
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
@@ -85,6 +87,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     texts = Texts.of(runtime.store, thread_of(runtime), state)
     if Place.of(config, depth=1).nodes:
         update["request_mark"] = 10**9 + secrets.randbelow(9 * 10**9)
+    elif was_cut_off(state):
+        update |= await take_place(state, runtime.store, thread_of(runtime), update["turn"])
     if saver_of_task() is None:  # LangGraph keeps no context; an Agent keeps settings in the thread's row
         update["given_settings"] = _settings_given()
     update["before"] = await texts.shorten_earlier(update["before"])
@@ -235,12 +239,31 @@ def read_typed(state: RunState) -> Literal["answer", "steer", "request"]:
     return "steer" if goes_on else "request"
 
 
-def was_cut_off(state: RunState) -> bool:
+def was_cut_off(state: Mapping[str, Any]) -> bool:
     """Return whether the last request neither ended nor was closed: a client pressed Stop, or the process died.
 
     It may have been stopped while its answer was written.
     """
     return bool(state.get("goal") and state.get("planning") and not state.get("outcome"))
+
+
+async def take_place(state: Mapping[str, Any], store: BaseStore | None, thread_id: str, turn: int) -> Json:
+    """Return the update by which request `turn` takes the place of all after this state's last one, and of that too if
+    it is open.
+
+    A person decides before a write of theirs is made again, and the receipt of `turn` names what they did.
+    """
+    last, keys = state.get("turn", 0), state.get("settled_writes") or ()
+    if store is None:
+        return {}
+    update: Json = {}
+    if was_cut_off(state):
+        own = await writes_of_request(store, thread_id, last)
+        update["settled_writes"] = Overwrite([key for key in keys if key not in own])
+        last -= 1
+    before = [{**call, "by": turn if call["by"] > last else call["by"]} for call in state.get("displaced") or ()]
+    update["displaced"] = before + await calls_of_requests(store, thread_id, range(last + 1, turn), turn)
+    return update
 
 
 def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:

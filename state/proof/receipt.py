@@ -321,8 +321,8 @@ class Receipt(TypedDict):
     """The decisions about the mode; the last one counted."""
     effects: list[EffectRow]
     earlier: NotRequired[list[EffectRow]]
-    """What requests did whose place this one took, with ids of request and step such as `1:s2`: they left the
-    conversation, and what they changed stays changed, unless it was undone.
+    """What requests did whose place this one took, with ids of request and step such as `1:s2`: what they changed
+    stays changed, unless it was undone.
     """
     undone: NotRequired[list[UndoneRow]]
     """The changes that were undone after the run."""

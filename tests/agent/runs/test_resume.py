@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.tools import ToolException
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from donewhen import (
     Agent,
     AgentOptions,
     ConfigError,
+    DoneWhenError,
     GoalError,
     Run,
+    Settings,
     StaleAnswer,
     StorageError,
     ThreadBusy,
@@ -26,6 +30,7 @@ from donewhen import (
 )
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, Crashed, crashing
+from donewhen.graph.build import build_graph
 from donewhen.receipts import export_receipt
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
@@ -607,6 +612,74 @@ async def test_what_a_request_did_whose_place_was_taken_is_said(undone: bool, tm
         assert '"kind":"earlier"' in await export_receipt(agent, "t")
         later = await agent.start("four", thread_id="t")
         assert "earlier" not in later.receipt
+
+
+def _paying_twice(paid: list[int], second: Any) -> tuple[ScriptedModel, Any]:
+    """Return a model that pays in its first step and does `second` in the next, and again; and the tool."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    plan = submit_plan([step("s1", tools=["pay"]), step("s2")], speak="")
+    work = [call("pay", amount=4), finish_step("paid", "s1.1"), second, call("pay", amount=4)]
+    roles: Any = {"triage": [plan, plan, answer("three"), answer("four")], "execute": work}
+    return ScriptedModel(roles=roles, strict=False), pay
+
+
+UNASKED: Any = {"confirm": "never", "approvals": "never"}
+
+
+@pytest.mark.parametrize("way", ["start", "submit", "cancel"])
+async def test_what_a_request_did_that_another_closed_is_asked_about_and_said(way: str, storage: Storage) -> None:
+    """E04, F08: a write of a request that was open as another took its place is not made again unasked, and the next
+    receipt names it, also if the requests between were closed too."""
+    paid = list[int]()
+    model, pay = _paying_twice(paid, ask_user("Which?"))
+    async with Agent(model, [pay], storage=storage, effects={"pay": "write"}, settings=UNASKED) as agent:
+        first = await agent.start("one", thread_id="t", request_id="1")
+        assert (first.status, paid) == ("waiting", [4])
+        if way == "start":
+            run = await agent.start("two", thread_id="t", restart=True)
+        else:
+            await agent.submit("two", thread_id="t", restart=True)
+            run = await (agent.cancel if way == "cancel" else agent.run_submitted)("t")
+        if way != "cancel":
+            assert (run.pending[0]["kind"], paid) == ("effect", [4])
+            run = await agent.start("three", thread_id="t", restart=True)
+        rows = [(row["id"], row["tool"], row["result"]) for row in run.receipt["earlier"]]
+        assert rows == [("1:s1", "pay", "done")]
+        with pytest.raises(DoneWhenError, match="no receipt: another request took its place"):
+            await export_receipt(agent, "t", request="1")
+        if way == "cancel":
+            run = await agent.start("two again", thread_id="t")
+            assert (run.pending[0]["kind"], paid) == ("effect", [4])
+        else:
+            assert "earlier" not in (await agent.start("four", thread_id="t")).receipt
+
+
+async def test_what_a_request_did_that_a_blank_message_closed_is_asked_about_and_said() -> None:
+    """E04, F08: as with `restart=True`, where LangGraph alone runs the graph and the request was stopped at work."""
+    paid, at_work = list[int](), asyncio.Event()
+
+    async def wait_for_ever(*_: Any) -> Any:
+        at_work.set()
+        await asyncio.Event().wait()
+
+    model, pay = _paying_twice(paid, wait_for_ever)
+    graph = build_graph(model, [pay], effects={"pay": "write"}).compile(InMemorySaver(), store=InMemoryStore())
+    settings = Settings(**UNASKED)
+    first = asyncio.ensure_future(graph.ainvoke({"messages": "one"}, config("t"), context=settings))
+    await at_work.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    blank = await graph.ainvoke({"messages": " "}, config("t"), context=settings)
+    assert blank["outcome"]["code"] == "bad_goal"
+    assert [row["id"] for row in blank["outcome"]["receipt"]["earlier"]] == ["1:s1"]
+    await graph.ainvoke({"messages": "two"}, config("t"), context=settings)
+    assert (await graph.aget_state(config("t"))).values["pending"]["kind"] == "effect"
+    assert paid == [4]
 
 
 async def test_what_was_done_in_a_request_whose_place_was_taken_is_said_in_its_order() -> None:
