@@ -701,7 +701,7 @@ class Runner:
             if place:
                 await thread.read()  # ids written from now on sort after the thread's latest state
                 taken = await take_place(base, thread.store, thread_id, turn)
-                update = {**taken, "turn": turn - 1, "goal": "", "messages": gone}
+                update = {**taken, "turn": turn - 1, "goal": "", "request": "", "messages": gone}  # it is of no request
                 await thread.graph.aupdate_state(place, update, as_node="deliver")
 
         change: Json = {"request": request.to_json(), "settings": request.settings, "answered": {}, "queue": queue}

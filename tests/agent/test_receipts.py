@@ -396,3 +396,16 @@ async def test_a_notification_names_the_request_whose_receipt_it_announces(tmp_p
     with pytest.raises(DoneWhenError, match="no receipt: it is queued"):
         await changes_of()
     assert await changes_of(request=second) == (2, [50])
+
+
+async def test_a_receipt_stays_as_it_was_when_a_later_request_takes_the_place_of_others() -> None:
+    """R17: byte for byte, with the number of its request; also after another one took the place of that one."""
+    replies = [answer(f"answer {number}") for number in range(5)]
+    async with Agent(ScriptedModel(roles={"triage": replies}), storage="memory:") as agent:
+        runs = [await agent.start(f"say {number}", thread_id="t") for number in range(3)]
+        before = [await export_receipt(agent, "t", request=run.request) for run in runs]
+        for place in (1, 3):
+            runs.append(await agent.start("again", thread_id="t", instead_of=runs[place].request))
+            before.append(await export_receipt(agent, "t"))
+            assert [await export_receipt(agent, "t", request=run.request) for run in runs] == before
+            assert (await agent.conversation("t", request=runs[0].request)).request == 1
