@@ -39,7 +39,7 @@ from donewhen.graph.people.answers import AUTHENTICATED
 from donewhen.graph.sync import iterate, wait
 from donewhen.state.channels import Json
 from donewhen.state.errors import GoalError, StorageError
-from donewhen.state.private_langgraph import READ_KEY
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.settings import Settings, SettingsLike, merge_settings
 from donewhen.state.statuses import record_of
 from donewhen.state.versions import migrate
@@ -89,14 +89,23 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             return await on_saver(self.runner.graph, *session).aget_state(config, subgraphs=subgraphs)
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        if self._thread(config) is None:
+            return super().get_state(config, subgraphs=subgraphs)
         return wait(self.aget_state(config, subgraphs=subgraphs))
 
     async def aget_state_history(self, config: RunnableConfig, **options: Any) -> AsyncGenerator[StateSnapshot]:
+        if self._thread(config) is None:
+            async for snapshot in super().aget_state_history(config, **options):
+                yield snapshot
+            return
         async with self.storage.reader() as session:
             async for snapshot in on_saver(self.runner.graph, *session).aget_state_history(config, **options):
                 yield snapshot
 
     def get_state_history(self, config: RunnableConfig, **options: Any) -> Iterator[StateSnapshot]:
+        if self._thread(config) is None:
+            yield from super().get_state_history(config, **options)
+            return
         yield from iterate(self.aget_state_history(config, **options))
 
     async def abulk_update_state(
@@ -120,13 +129,17 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        if self._thread(config) is None:
+            return super().bulk_update_state(config, supersteps)
         return wait(self.abulk_update_state(config, supersteps))
 
     def _thread(self, config: RunnableConfig | None) -> str | None:
-        """Return the thread's id; None without one, which LangGraph reports, or for a subgraph of another graph."""
+        """Return the thread's id; None without one, which LangGraph reports, or inside another graph, which has its own
+        checkpointer."""
         configurable = merge_configs(self.config, config).get("configurable") or {}
         thread_id = configurable.get("thread_id")
-        return None if thread_id is None or READ_KEY in configurable else str(thread_id)
+        inside = READ_KEY in configurable or CHECKPOINTER_KEY in configurable
+        return None if thread_id is None or inside else str(thread_id)
 
     async def _decide(
         self, thread: HeldThread, input: Any, config: RunnableConfig | None, options: dict[str, Any]

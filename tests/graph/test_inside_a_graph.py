@@ -10,13 +10,14 @@ from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from donewhen import ConfigError, Settings, StaleAnswer, build_graph
+from donewhen import Agent, ConfigError, Settings, StaleAnswer, build_graph
 from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
@@ -306,6 +307,30 @@ async def test_an_old_answer_by_id_reaches_no_question_of_a_later_request() -> N
     late: Any = {later[0].id: {first[0].value["id"]: "approve"}}
     asked = (await outer.ainvoke(Command(resume=late), config("t")))["__interrupt__"]
     assert any("no answer" in (each.value.get("problem") or "") for each in asked)
+
+
+@pytest.mark.parametrize("way", ["async", "sync"])
+async def test_the_state_around_is_read_and_written_without_the_agents_storage(way: str, tmp_path: Path) -> None:
+    """What an embedded agent keeps is in the checkpointer around: its own database may not even be there."""
+    agent = Agent(scripted(submit_plan([step("s1")])), storage="sqlite:////proc/no/runs.db")
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "outer.db")) as saver:
+        outer = around(agent.graph, saver=saver)
+        await outer.ainvoke({"messages": "do it"}, config("t"))
+
+        def by_sync() -> Any:
+            inner = outer.get_state(config("t"), subgraphs=True).tasks[0].state
+            assert next(outer.get_state_history(inner.config)).next == inner.next
+            outer.update_state(inner.config, {"language": "de"}, as_node="plan")
+            return outer.get_state(config("t"), subgraphs=True).tasks[0].state
+
+        if way == "sync":
+            inner = await asyncio.to_thread(by_sync)
+        else:
+            inner = (await outer.aget_state(config("t"), subgraphs=True)).tasks[0].state
+            assert (await anext(outer.aget_state_history(inner.config))).next == inner.next
+            await outer.aupdate_state(inner.config, {"language": "de"}, as_node="plan")
+            inner = (await outer.aget_state(config("t"), subgraphs=True)).tasks[0].state
+    assert inner.values["language"] == "de"
 
 
 async def test_others_spoke_after_the_user() -> None:
