@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from langgraph.store.base import BaseStore, Op, TTLConfig
 from langgraph.store.base import Result as StoreResult
+from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 Result = TypeVar("Result")
 LARGE = 4_000
@@ -112,6 +113,17 @@ async def finish(future: asyncio.Future[Any]) -> None:
         raise failed or asyncio.CancelledError
 
 
+async def finish_batch(store: BaseStore, ops: Sequence[Op]) -> list[StoreResult]:
+    """Carry out operations of a store. One that works in the task of its caller gets to the end, even if the task is
+    cancelled meanwhile: langgraph's AsyncSqliteStore would stay in its transaction, and refuse everything later.
+    """
+    if not isinstance(store, AsyncBatchedBaseStore):
+        return await store.abatch(ops)
+    work = asyncio.create_task(store.abatch(ops))
+    await finish(work)
+    return work.result()
+
+
 class ThreadedStore(BaseStore):
     """A store without async methods, made usable for async code: each batch runs in a thread."""
 
@@ -136,7 +148,7 @@ async def awaitable_store(store: BaseStore) -> BaseStore:
     """Return a store usable in async code: the store itself, if it supports that."""
     if (blocking := _blocking.get(type(store))) is None:
         try:
-            await store.abatch([])
+            await finish_batch(store, [])
             blocking = False
         except NotImplementedError:
             blocking = True

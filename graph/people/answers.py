@@ -32,6 +32,7 @@ from donewhen.graph.people.pauses import (
     wait_for_answer,
     with_words,
 )
+from donewhen.graph.sync import finish_batch
 from donewhen.state.channels import Json, RunState, apply_update, difference
 from donewhen.state.language.texts import say
 from donewhen.state.people.answers import (
@@ -102,7 +103,7 @@ async def _take(
             text = "\n".join(words.values())
             name = name_of_words(str(state.get("request") or ""), words, by, text)
             if new := await new_interjection(store, thread_of(runtime), text, name, repeats=True, by=by):
-                await store.abatch([new[1]])
+                await finish_batch(store, [new[1]])
     interjections = await _read_interjections(pauses, runtime)
     return take_answer(state, pauses, value, deps, runtime.context, interjections, hears=store is not None)
 

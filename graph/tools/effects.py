@@ -35,7 +35,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 
 from donewhen.graph.events import moment
-from donewhen.graph.sync import call_in_time
+from donewhen.graph.sync import call_in_time, finish_batch
 from donewhen.graph.tools.call import LIMIT, CallOutcome
 from donewhen.graph.tools.rendering import cap_text, print_value, render_value
 from donewhen.graph.tools.toolbox import KnownTool
@@ -267,7 +267,7 @@ class EffectLog:
         """Return the entries of calls; None for a call that was never intended."""
         if self.store is None or not keys:
             return [None for _ in keys]
-        items = await self.store.abatch([GetOp(self.namespace, key) for key in keys])
+        items = await finish_batch(self.store, [GetOp(self.namespace, key) for key in keys])
         return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
     async def save(self, entries: Mapping[str, Json | None], put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> None:
@@ -278,14 +278,14 @@ class EffectLog:
                 about = {"key": row.key, "turn": row.turn} if value else None
                 ops.append(PutOp((*self.namespace, row.content), row.id, about, index=False))
         if self.store:
-            await self.store.abatch(ops)
+            await finish_batch(self.store, ops)
 
     async def look(self, effect: "Effect") -> tuple[Json | None, list[Row]]:
         """Return the entry of the call, None if it was never intended, and the rows of equal writes."""
         if self.store is None or effect.tool.effect != "write":
             return (await self.read(effect.key))[0], []
         own = [GetOp(self.namespace, effect.key), GetOp(self.namespace, f"like.{effect.content}")]
-        entry, older, *results = await self.store.abatch([*own, *self._searches(effect)])
+        entry, older, *results = await finish_batch(self.store, [*own, *self._searches(effect)])
         rows = _read_rows(results)
         listed_keys = {row.key for row in rows}
         if isinstance(older, Item):  # the list that earlier versions kept of equal writes
@@ -312,7 +312,7 @@ class EffectLog:
         seen, results = {row.id for row in (mine, *rows)}, []
         for _ in range(LOOKS if self.store else 0):
             started = time.monotonic()
-            results = await self.store.abatch(self._searches(effect)) if self.store else []
+            results = await finish_batch(self.store, self._searches(effect)) if self.store else []
             if time.monotonic() - started < FRESH:
                 break
         new = [row for row in _read_rows(results) if row.id not in seen]

@@ -12,7 +12,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import GetOp
 from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -29,13 +31,13 @@ class Shop:
     customer: str
 
 
-def around(*graphs: Any, context: Any = None, row: bool = False, saver: Any = None) -> Any:
+def around(*graphs: Any, context: Any = None, row: bool = False, saver: Any = None, store: Any = None) -> Any:
     """A graph of these as its nodes, side by side or in a row."""
     builder = StateGraph(MessagesState, context_schema=context)
     for n, graph in enumerate(graphs):
         builder.add_node(f"agent{n}", graph)
         builder.add_edge(f"agent{n - 1}" if row and n else START, f"agent{n}")
-    return builder.compile(checkpointer=saver or InMemorySaver(), store=InMemoryStore())
+    return builder.compile(checkpointer=saver or InMemorySaver(), store=store or InMemoryStore())
 
 
 @pytest.mark.parametrize("context", [Shop("ann"), {"customer": "ann"}])
@@ -307,6 +309,32 @@ async def test_an_old_answer_by_id_reaches_no_question_of_a_later_request() -> N
     late: Any = {later[0].id: {first[0].value["id"]: "approve"}}
     asked = (await outer.ainvoke(Command(resume=late), config("t")))["__interrupt__"]
     assert any("no answer" in (each.value.get("problem") or "") for each in asked)
+
+
+async def test_a_run_that_is_cancelled_leaves_the_store_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled at any of its transactions: AsyncSqliteStore stayed within one, and refused every thread from then."""
+    sent, moments = list[str](), 0
+    async with AsyncSqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
+        await store.setup()
+        outer = around(notifier(sent, 20).compile(), store=store)
+        begin, running, until = store.conn.execute, list[asyncio.Task[Any]](), 0
+
+        def execute(sql: str, *given: Any) -> Any:
+            nonlocal until
+            until -= sql == "BEGIN"
+            if sql == "BEGIN" and until == 0:
+                asyncio.get_running_loop().call_soon(running[0].cancel)
+            return begin(sql, *given)
+
+        monkeypatch.setattr(store.conn, "execute", execute)
+        for moments in range(1, 20):
+            until, thread = moments, config(f"t{moments}")
+            running[:] = [asyncio.create_task(outer.ainvoke({"messages": "tell ops"}, thread))]
+            await asyncio.wait(running)
+            assert await store.abatch([GetOp(("any",), "key")]) == [None]
+            if not running[0].cancelled():
+                break
+    assert moments > 3
 
 
 @pytest.mark.parametrize("way", ["async", "sync"])
