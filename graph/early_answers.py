@@ -9,13 +9,21 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.effects import WITHIN
 from donewhen.state.errors import StaleAnswer
 from donewhen.state.people.answers import AnswerShape, read_shape, read_signed
-from donewhen.state.private_langgraph import CHECKPOINTER_KEY, INTERRUPT, NULL_TASK_ID, RESUME, SCRATCHPAD_KEY
+from donewhen.state.private_langgraph import (
+    CHECKPOINTER_KEY,
+    INTERRUPT,
+    NULL_TASK_ID,
+    RESUME,
+    RESUME_MAP_KEY,
+    SCRATCHPAD_KEY,
+    goes_on_with,
+)
 
 
 def is_in_outer_graph(config: RunnableConfig) -> bool:
@@ -26,22 +34,52 @@ def is_in_outer_graph(config: RunnableConfig) -> bool:
 async def refuse_early_answer(config: RunnableConfig) -> None:
     """Raise StaleAnswer if, in an outer graph, a plain answer is left when a node of ours begins that asks nothing.
 
-    Without an outer graph LangGraph drops it. An approval that comes once more is dropped: pages that were stopped send
-    it to go on.
+    The same for one by the id of an earlier question of the run, where that goes on. Without an outer graph LangGraph
+    drops both. An approval that comes once more is dropped: pages that were stopped send it to go on.
     """
     place = config.get("configurable") or {}
     if not is_in_outer_graph(config) or SCRATCHPAD_KEY not in place or WITHIN in place:
         return
-    if (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is None:
-        return
-    await forget_answer(config)
-    shape = read_shape(read_signed(early)[0])
-    if isinstance(shape, AnswerShape) and (shape.verb, shape.text) in (("approve", ""), ("text", "approve")):
+    if (early := place[SCRATCHPAD_KEY].get_null_resume(True)) is not None:
+        await forget_answer(config)
+    else:
+        early = await _find_answer_by_id(config)
+    if early is None or _approves(early):
         return
     raise StaleAnswer(
         f"thread {place['thread_id']}: nothing waits for {early!r:.100}: it was stopped at work, and its questions are "
         "answered. With None it goes on; a question of another node is answered by its id"
     )
+
+
+async def _find_answer_by_id(config: RunnableConfig) -> Any:
+    """Return what is given by id to an earlier question of this run, if its graph goes on with this node; None if
+    nothing is but what the question took. Later nodes see the answers of their call too, which are not late.
+    """
+    place = config["configurable"]
+    given = {id: answer for id, answer in (place.get(RESUME_MAP_KEY) or {}).items() if not _approves(answer)}
+    saver = place.get(CHECKPOINTER_KEY)
+    if not given or not goes_on_with(config) or not isinstance(saver, BaseCheckpointSaver):
+        return None
+    now = _checkpoint_of(str(place["checkpoint_ns"]).rpartition("|")[0], place)
+    every: Any = {"configurable": {**now["configurable"], "checkpoint_id": None}}
+
+    async def read() -> list[CheckpointTuple]:
+        return [each async for each in saver.alist(every, before=now)]
+
+    for stored in await _on_saver(read, lambda: list(saver.list(every, before=now))):
+        writes = stored.pending_writes or ()
+        taken = [answer for _, channel, answers in writes if channel == RESUME for answer in answers]
+        asked = {each.id for _, channel, all in writes if channel == INTERRUPT for each in all}
+        for id in asked & given.keys():
+            if given[id] not in taken:
+                return given[id]
+    return None
+
+
+def _approves(answer: Any) -> bool:
+    shape = read_shape(read_signed(answer)[0])
+    return isinstance(shape, AnswerShape) and (shape.verb, shape.text) in (("approve", ""), ("text", "approve"))
 
 
 async def drop_early_answer(config: RunnableConfig) -> Any:

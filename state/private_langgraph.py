@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD as SCRATCHPAD_KEY
 from langgraph._internal._constants import CONFIG_KEY_SEND, INTERRUPT, NULL_TASK_ID, RESUME
 from langgraph._internal._scratchpad import PregelScratchpad
@@ -27,6 +28,7 @@ __all__ = [
     "DeltaSnapshot",
     "StreamMessagesHandler",
     "StreamMessagesHandlerV2",
+    "goes_on_with",
     "graph_namespace",
     "let_ids_follow",
     "messages_delta_reducer",
@@ -39,10 +41,19 @@ READ_KEY = "__pregel_read"
 """Key of a task's configuration: reads the state of the task's graph. Nested graphs see it too."""
 CHECKPOINTER_KEY = "__pregel_checkpointer"
 """Key of a task's configuration: the checkpointer of the task's graph."""
+RESUME_MAP_KEY = "__pregel_resume_map"
+"""Key of a task's configuration: the answers that a call gives by the ids of interrupts. Nested graphs see it too."""
 STRICT_RESUME_KEY = "__pregel_strict_resume"
 """Key of a call's configuration: answering an interrupt that is not open is an error."""
 _BEFORE_1970 = 0x01B21DD213814000
 """From the beginning of the calendar to that of Unix time, in the units of a checkpoint's id: 100 nanoseconds."""
+
+
+def goes_on_with(config: RunnableConfig) -> bool:
+    """Return whether a call of a graph goes on with the task that has this configuration, after it was cut off."""
+    scratchpad = config["configurable"][SCRATCHPAD_KEY]
+    steps_left: int = scratchpad.stop - scratchpad.step - 1
+    return steps_left == config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
 
 
 def let_ids_follow(id: str) -> int | None:

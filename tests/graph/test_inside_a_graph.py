@@ -256,8 +256,9 @@ async def test_the_answer_to_one_question_is_not_given_to_the_next(way: str, tmp
         assert ("__interrupt__" in out, paid) == (False, [400.0])
 
 
+@pytest.mark.parametrize("by_id", [False, True])
 @pytest.mark.parametrize("remembers", [False, True])
-async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: bool) -> None:
+async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: bool, by_id: bool) -> None:
     """C02, C06: the work was cut off after the yes to the plan, and the yes comes again; at work nothing is open."""
     paid, looking = list[float](), asyncio.Event()
 
@@ -283,18 +284,54 @@ async def test_an_answer_is_not_taken_by_a_question_that_nobody_saw(remembers: b
     model = ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": lambda *_: "Done."})
     inner = build_graph(model, [pay, look], effects={"look": "read"})
     outer = around(inner.compile(checkpointer=True) if remembers else inner.compile())
-    await outer.ainvoke({"messages": "pay Ann"}, config("t"))
+    (asked,) = (await outer.ainvoke({"messages": "pay Ann"}, config("t")))["__interrupt__"]
     working = asyncio.create_task(outer.ainvoke(Command(resume="approve"), config("t")))
     await looking.wait()
     working.cancel()
     await asyncio.wait([working])
     looked = True
-    with pytest.raises(StaleAnswer, match="nothing waits for"):
-        await outer.ainvoke(Command(resume="reject"), config("t"))
-    for given in (Command(resume="approve"), None):
+    old: list[Any] = ["reject", {asked.id: "reject"}, {asked.id: {asked.value["id"]: "no, ask Bob"}}]
+    for late in old:
+        for limit in ({}, {"recursion_limit": 70}):
+            with pytest.raises(StaleAnswer, match="nothing waits for"):
+                await outer.ainvoke(Command(resume=late), {**config("t"), **limit})
+    repeated: Any = {asked.id: "approve"}
+    for given in (Command(resume=repeated if by_id else "approve"), None):
         assert ((await outer.ainvoke(given, config("t")))["__interrupt__"][0].value["kind"], paid) == ("tool", [])
     out = await outer.ainvoke(Command(resume="approve"), config("t"))
     assert ("__interrupt__" in out, paid) == (False, [400.0])
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+async def test_an_answer_by_id_to_a_node_beside_lets_stopped_work_go_on(repeats: bool) -> None:
+    """Only the id of a question of its own is late for a run; and the answer that this one took may come once more."""
+    looking, ends = asyncio.Event(), False
+
+    async def look() -> str:
+        """Look it up."""
+        looking.set()
+        await asyncio.sleep(0 if ends else 60)
+        return "found"
+
+    def work(messages: Any, _: Any) -> Any:
+        is_found = any(message.type == "tool" for message in messages)
+        return finish_step("found", evidence=["s1.1"]) if is_found else call("look")
+
+    plan = submit_plan([step("s1", tools=["look"])])
+    roles: Any = {"triage": lambda *_: plan, "execute": work, "deliver": lambda *_: "Done."}
+    inner = build_graph(ScriptedModel(roles=roles), [look], effects={"look": "read"}).compile()
+    outer = around(inner, inner)
+    one, two = (await outer.ainvoke({"messages": "look it up"}, config("t")))["__interrupt__"]
+    approved: Any = {one.id: {one.value["id"]: "approve"}}
+    working = asyncio.create_task(outer.ainvoke(Command(resume=approved), config("t")))
+    await looking.wait()
+    working.cancel()
+    await asyncio.wait([working])
+    ends = True
+    beside: Any = {two.id: "reject"} | (approved if repeats else {})
+    out = await outer.ainvoke(Command(resume=beside), config("t"))
+    assert "__interrupt__" not in out
+    assert "Done." in [message.text for message in out["messages"]]
 
 
 async def test_an_old_answer_by_id_reaches_no_question_of_a_later_request() -> None:
