@@ -1,5 +1,6 @@
 """An agent as an MCP server, driven by MCP's own client: over stdio as hosts start it, and in memory."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from mcp.client.stdio import stdio_client
 from donewhen import Agent
 from donewhen.servers import mcp_server
 from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
+from tests.kit.painting import Painting
 
 
 def model() -> ScriptedModel:
@@ -90,3 +92,20 @@ async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
             assert told["thread_id"]
             assert told["status"] in ("waiting", "completed", "answered")
     assert said.read_text() == ""
+
+
+async def test_a_question_is_shown_while_resume_takes_its_answer() -> None:
+    """U10: not while the run works on the answer to another one, but while that is queued."""
+    painting = Painting()
+    async with painting.agent("memory:") as agent, Client(mcp_server(agent)) as session:
+        await agent.start("hang the picture", thread_id="t")
+        await agent.submit_answer("t", "blue")
+        queued = await called(session, "show", thread_id="t")
+        assert (queued["status"], queued["question"]) == ("queued", "Which wood?")
+        leg = asyncio.create_task(agent.run_submitted("t"))
+        await painting.begun.wait()
+        assert await called(session, "show", thread_id="t") == {"thread_id": "t", "status": "running", "answer": ""}
+        painting.go_on.set()
+        asked = await leg
+        handle = {"thread_id": "t", "question_id": asked.pending[0]["id"]}
+        assert (await called(session, "resume", **handle, answer="oak"))["status"] == "answered"
