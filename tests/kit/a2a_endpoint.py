@@ -1,7 +1,7 @@
 """An agent behind our A2A endpoint, in a process of its own, for tests.
 
-“hello” is answered, “paint” asks for a colour (and then, with “shade”, for one), “shirt” calls a tool that asks
-with a form, “work” calls a tool that takes until the file `go` is there, “refuse” is declined. FOLDER has the
+“hello” is answered, “paint” asks for a colour (and then, with “shade”, for one), “hang” asks twice at once, “shirt”
+calls a tool that asks with a form, “work” calls a tool that takes until the file `go` is there, “refuse” is declined. FOLDER has the
 database, `begun`, a line for every call of that tool, and `ordered`, the last form. Users are the bearer tokens.
 """
 
@@ -43,11 +43,16 @@ def decide(messages: list[Any], tools: list[Any]) -> Any:
             return answer("It is green now.") if "green" in text else ask_user("Which colour?", ["red", "green"])
         if "work" in goal:
             return submit_plan([{"content": "work", "done_when": ["it is worked"], "tools": ["work"]}])
+        if "hang" in goal:
+            return submit_plan([{"content": text, "tools": [], "depends_on": []} for text in ("paint", "frame")])
         if "shirt" in goal:
             return submit_plan([{"content": "order", "done_when": ["it is ordered"], "tools": ["order"]}])
         return decline("no", "ask a painter") if "refuse" in goal else answer("Hello to you.")
     if "shirt" in goal:
         return finish_step("Ordered.", ("s1.2", "ordered")) if "[s1.2]" in text else call("order")
+    if "hang" in goal:
+        said = next((id for id in ("s1.1", "s2.1") if f"[{id}]" in text), "")
+        return finish_step("hung", (said, "green")) if said else ask_user("Which colour?")
     return finish_step("worked", ("s1.1", "worked")) if "[s1.1]" in text else call("work")
 
 

@@ -301,6 +301,29 @@ async def test_a_question_that_another_client_answered_waits_no_more(endpoint: E
         assert listed.status.state == DONE
 
 
+async def test_a_question_beside_which_the_run_works_waits_when_it_takes_an_answer(endpoint: Endpoint) -> None:
+    """N40, C11: another client answered the other question; until that is worked on, an answer would be refused."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[Any], tools: list[Any]) -> Any:
+        begun.set()
+        await go_on.wait()
+        return decide(messages, tools)
+
+    async with client_of(endpoint, streaming=False) as client:
+        asked = await sent(client, request_of("hang it"))
+        assert asked.status.state == WAITS
+        async with Agent(ScriptedModel(slow), storage=f"sqlite:///{endpoint.folder}/runs.db") as agent:
+            leg = asyncio.create_task(agent.resume(asked.context_id, {"s2.q1": "green"}))
+            await begun.wait()
+            got = await client.get_task(GetTaskRequest(id=asked.id))
+            assert got.status.state == TaskState.TASK_STATE_WORKING
+            go_on.set()
+            await leg
+        ended = await sent(client, request_of("green", asked))
+        assert ended.status.state == DONE
+
+
 async def test_what_cannot_become_a_run_is_refused_before_there_is_a_task(endpoint: Endpoint) -> None:
     """U9: each refusal says what to do, and the question that waits still waits."""
     async with client_of(endpoint, "carl", streaming=False) as client:
