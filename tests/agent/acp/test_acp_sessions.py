@@ -16,6 +16,7 @@ from donewhen.hooks import Ask, Hooks, Refuse
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.mcp.test_mcp_asking import TODAY
 from tests.examples.test_acp import Editor, command_in, editor, texts
+from tests.kit.painting import Painting
 
 ASK = submit_plan([{"content": "ask"}])
 
@@ -252,6 +253,12 @@ async def loaded(told: Editor, session: str) -> None:
     await told.connection.load_session(cwd=told.folder, session_id=session, mcp_servers=[])
 
 
+async def resumed(told: Editor, session: str) -> None:
+    """Open a session of before in an editor that still shows it."""
+    told.session = session
+    await told.connection.resume_session(cwd=told.folder, session_id=session, mcp_servers=[])
+
+
 async def test_a_loaded_session_asks_what_it_waits_for(tmp_path: Path) -> None:
     """N44: permission is asked at once, and what is chosen is worked on; an editor that permits all decides nothing."""
     model = ScriptedModel(roles={"triage": [WRITE], "execute": {"s1": WRITTEN}})
@@ -292,8 +299,7 @@ async def test_a_resumed_session_says_what_it_waits_for(tmp_path: Path) -> None:
     async with editor(model, tmp_path, ["approve", "type"]) as told:
         await told.types("Ask me")
     async with editor(model, tmp_path, ["type", "option 2"]) as again:
-        again.session = told.session
-        await again.connection.resume_session(cwd=again.folder, session_id=told.session, mcp_servers=[])
+        await resumed(again, told.session)
         await again.finished("1. all\n2. text")
         assert await again.types("continue") == "end_turn"
         assert again.offered == [["I type the answer", "all", "text"]]
@@ -364,14 +370,31 @@ async def test_two_editors_on_one_thread_answer_it_once(tmp_path: Path) -> None:
         assert one.text.endswith("Two.")
 
 
+async def test_a_question_beside_which_the_run_works_is_not_asked(tmp_path: Path) -> None:
+    """N44: a session that is opened meanwhile shows no question whose answer would be refused, and says how it is."""
+    painting = Painting()
+    async with editor(painting.model, tmp_path, ["approve", "type"]) as one:
+        await one.types("hang the picture")
+        async with painting.agent(f"sqlite:///{tmp_path}.db") as elsewhere:
+            leg = asyncio.create_task(elsewhere.resume(one.session, {"s1.q1": "blue"}))
+            await painting.begun.wait()
+            for opened in (resumed, loaded):
+                async with editor(painting.model, tmp_path, ["Which?"]) as two:
+                    await opened(two, one.session)
+                    await two.finished("This is not finished")
+                    assert two.offered == []
+                    assert opened is loaded or "Which wood?" not in two.text
+            painting.go_on.set()
+            await leg
+
+
 async def test_an_answer_to_what_ended_elsewhere_is_no_new_request(tmp_path: Path) -> None:
     """N44: it is told how the run ended; what is typed after that is a request again."""
     model = ScriptedModel(roles={"triage": [ask_user("Which?", ["all", "text"]), answer("All."), answer("Hello.")]})
     async with editor(model, tmp_path, ["type"]) as one:
         await one.types("Ask me")
         async with editor(model, tmp_path, []) as two:
-            two.session = one.session
-            await two.connection.resume_session(cwd=two.folder, session_id=two.session, mcp_servers=[])
+            await resumed(two, one.session)
             assert await two.types("1") == "end_turn"
         assert await one.types("2") == "end_turn"
         assert "is answered already" in one.text
