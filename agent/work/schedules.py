@@ -562,9 +562,10 @@ def _problem_text(error: Exception) -> str:
 async def _read_info(store: ThreadStore, id: str, row: Mapping[str, Any]) -> ScheduleInfo:
     """Return a schedule in its public form, with what became of its last run."""
     info, thread = _info(id, row), await _read_last(store, row)
+    asked = thread.get("pending") if thread.get("status") == "waiting" else None
     state = {
         "status": thread.get("status", ""),
-        "question": next((each["question"] for each in thread.get("pending") or ()), ""),
+        "question": next((each["question"] for each in asked or ()), ""),
         "problem": thread.get("problem") or thread.get("reason") or "",
     }
     return replace(info, last={**info.last, **state}) if info.last else info

@@ -440,6 +440,34 @@ async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
         assert len(await agent.schedules.start_due(QUEUE, hours(3.01))) == 1
 
 
+async def test_a_schedule_shows_no_question_while_its_run_is_at_work(tmp_path: Path) -> None:
+    """P18: the other one is open meanwhile; it is shown when the run waits for it."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def look(*_: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return ask_user("Which day?")
+
+    steps = [{"content": text, "tools": [], "depends_on": []} for text in ("look", "read")]
+    work = {"s1": [ask_user("Which month?"), look], "s2": [ask_user("Which year?")]}
+    model = ScriptedModel(roles={"triage": [submit_plan(steps, schedule=HOURLY)], "execute": work})
+    async with Agent(model, storage=f"sqlite:///{tmp_path}/runs.db") as agent:
+        await confirmed(agent)
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        await agent.run_submitted(thread)
+        leg = asyncio.create_task(agent.resume(thread, {"s1.q1": "May"}))
+        await begun.wait()
+        (shown,) = await agent.schedules.list()
+        assert shown.last
+        assert (shown.last["status"], shown.last["question"]) == ("running", "")
+        go_on.set()
+        await leg
+        again = await agent.schedules.show(shown.id)
+        assert again.last
+        assert (again.last["status"], again.last["question"]) == ("waiting", "Which day?")
+
+
 async def test_a_run_at_the_budget_of_a_day_waits_for_its_person(tmp_path: Path) -> None:
     """P18: the schedule shows what its last run waits for; no worker continues that run, not even on another day.
 
