@@ -1,8 +1,9 @@
 """An agent behind our A2A endpoint, in a process of its own, for tests.
 
 “hello” is answered, “paint” asks for a colour (and then, with “shade”, for one), “hang” asks twice at once, “shirt”
-calls a tool that asks with a form, “work” calls a tool that takes until the file `go` is there, “refuse” is declined. FOLDER has the
-database, `begun`, a line for every call of that tool, and `ordered`, the last form. Users are the bearer tokens.
+calls a tool that asks with a form, “work” calls a tool that takes until the file `go` is there, “refuse” is
+declined. FOLDER has the database, `begun`, a line for every call of that tool, and `ordered`, the last form. Users are
+the bearer tokens.
 """
 
 import asyncio
