@@ -169,6 +169,8 @@ class Agent:
         self.models.check(each.model for each in self.executors.values() if isinstance(each.model, str))
         self.secrets: Sequence[str] = config.secrets
         """The values that no event, recording or receipt contains."""
+        self.receipt_key: str = config.receipt_key
+        """The PEM file of the key with which its receipts are signed, unless `export_receipt` is given another."""
         record = config.record if options.record is None else options.record
         every_hook = load_hooks(config.hooks) + (hooks or Hooks())
         cost = Prices({**config.prices, **(model.prices if isinstance(model, Models) else {})}).cost

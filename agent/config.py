@@ -72,7 +72,7 @@ class Config:
     notify_secret: str = field(default="", repr=False)
     """DONEWHEN_NOTIFY_SECRET: the key that signs notifications."""
     receipt_key: str = ""
-    """DONEWHEN_RECEIPT_KEY: the PEM file of the Ed25519 key with which `donewhen receipt` signs."""
+    """DONEWHEN_RECEIPT_KEY: the PEM file of the Ed25519 key with which receipts are signed."""
     link: str = ""
     """DONEWHEN_LINK: the page on which a person continues a run, with `{thread_id}` in it; notifications contain it."""
     record: bool = False

@@ -66,7 +66,8 @@ class Verification:
 async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None = None, *, request: str = "") -> str:
     """Return the receipt of the thread's finished run as a text that `verify_receipt` checks.
 
-    `key` is an Ed25519 private key: PEM, or the path of a PEM file. `request` is the id of the request, as in
+    `key` is an Ed25519 private key: PEM, or the path of a PEM file; by default DONEWHEN_RECEIPT_KEY, if set when the
+    agent was made. `request` is the id of the request, as in
     `Run.request` and notifications; without one, it is the last. Raises ConfigError for another key, UnknownThread,
     and DoneWhenError if the run has not ended.
     """
@@ -77,6 +78,7 @@ async def export_receipt(agent: "Agent", thread_id: str, key: str | Path | None 
         why = run.problem if is_replaced else f"it is {run.status}, and a receipt comes with the end"
         raise DoneWhenError(f"thread {run.thread_id} has no receipt: {why}")
     lines = ((kind, redact_json(hide_known(body, agent.secrets))) for kind, body in receipt_lines(conversation))
+    key = key or agent.receipt_key
     return render_receipt(lines, private_key(key) if key else None)
 
 

@@ -359,7 +359,7 @@ def write_receipt(view: StorageView, thread: str, out: Path | None, key: Path | 
     from donewhen.receipts import export_receipt
 
     info = view.thread(thread)
-    text = view.ask(lambda agent: export_receipt(agent, info.thread_id, key or view.config.receipt_key or None))
+    text = view.ask(lambda agent: export_receipt(agent, info.thread_id, key))
     if out is None:
         print(text, end="")
         return Exit.COMPLETED

@@ -366,6 +366,19 @@ async def test_what_a_person_was_shown_stays_when_they_wanted_another_plan(
     assert all("shown" not in each for each in later)
 
 
+async def test_the_key_of_the_environment_signs_in_a_program_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R17: unless a key is given; what names no key is an error, not a receipt that is not signed."""
+    (tmp_path / "receipt.pem").write_text(KEY)
+    monkeypatch.setenv("DONEWHEN_RECEIPT_KEY", str(tmp_path / "receipt.pem"))
+    assert verify_receipt(await receipt(None)).key == SIGNED
+    monkeypatch.setenv("DONEWHEN_RECEIPT_KEY", str(tmp_path / "gone.pem"))
+    assert verify_receipt(await receipt(KEY)).key == SIGNED
+    with pytest.raises(ConfigError, match="the receipt key cannot be read"):
+        await receipt(None)
+
+
 async def test_a_notification_names_the_request_whose_receipt_it_announces(tmp_path: Path) -> None:
     """R17: told late, after the thread's next request has ended or while that works, it exports its own receipt."""
 
