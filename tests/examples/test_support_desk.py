@@ -1,6 +1,7 @@
 """The code of the page about support desks: what a customer reads and answers, and what the operator."""
 
 import ast
+import asyncio
 import re
 from typing import Any
 
@@ -24,7 +25,7 @@ def refund(item: str) -> str:
 
 def desk_of(first: list[Any], second: list[Any]) -> Agent:
     """Return a desk that plans a step for each of these scripts, both at once; calls go to the operator."""
-    work = {f"s{n}": [*each] for n, each in enumerate((first, second), 1)}
+    work = {f"s{n}": [*each] for n, each in enumerate((first, second), 1) if each}
     tools = {id: ["refund"] if "refund" in str(script) else [] for id, script in work.items()}
     plan = [{"content": f"Do {id}", "tools": tools[id], "depends_on": []} for id in work]
     roles: Any = {"triage": [submit_plan(plan)], "execute": work, "deliver": ["Refunded, and it is red."]}
@@ -57,6 +58,28 @@ async def test_a_customer_answers_their_own_question_beside_one_for_the_operator
     run = await desk.get("t")
     assert run.receipt
     assert (run.status, [row["text"] for row in run.receipt["heard"]]) == ("completed", ["hello?"])
+
+
+@pytest.mark.parametrize(("words", "status"), [("but only the shade", "answered"), ("Stop!", "cancelled")])
+async def test_no_message_is_lost_while_the_desk_works(words: str, status: str) -> None:
+    """C02: the second of two at once is heard, and the word for an end ends what works."""
+    go_on = asyncio.Event()
+
+    async def slow(*_: Any) -> Any:
+        await go_on.wait()
+        return finish_step("red", ("s1.1", "red"))
+
+    desk, says = desk_of([ask_user("Red or blue?"), slow], []), NAMES["says"]
+    await says("mira", "t", "Paint my lamp")
+    first = asyncio.create_task(says("mira", "t", "red"))
+    second = asyncio.create_task(says("mira", "t", words))
+    await asyncio.wait([second], timeout=5)
+    go_on.set()
+    await asyncio.gather(first, second)
+    run = await desk.get("t")
+    assert run.receipt
+    heard = [row["text"] for row in run.receipt["heard"]]
+    assert (run.status, heard) == (status, [words] if status == "answered" else [])
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
