@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, convert_to_message
 from pydantic import BaseModel
 
 from donewhen.agent.storage.storage import check_name
+from donewhen.graph.llm.attachments import blocks_of
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.receive import GIVEN, clean_message, goal_problem
 from donewhen.state.channels import Json
@@ -211,7 +212,7 @@ def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
         json.dumps(messages_to_dict(messages), default=str)
     except (ValueError, RecursionError):
         raise GoalError("the goal is nested too deeply, or holds itself") from None
-    if problem := goal_problem(messages[-1].text.strip()):
+    if problem := goal_problem(messages[-1].text.strip(), with_files=bool(blocks_of(messages[-1]))):
         raise GoalError(problem)
     return messages
 

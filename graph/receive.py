@@ -95,12 +95,15 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
     emit(runtime, "goal", text=goal[:2000], message=update["request"])
-    problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
+    files = blocks_of(messages[-1]) if messages else []
+    problem = (
+        goal_problem(goal, with_files=bool(files))
+        or executor_problem(settings.executor, deps.executors)
+        or _schema_problem(settings)
+    )
     problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
     problem = problem or await criteria_problem(settings, deps.executors)
-    if problem := problem or attachment_problem(
-        blocks_of(messages[-1]) if messages else [], lambda role: deps.model(role, settings)
-    ):
+    if problem := problem or attachment_problem(files, lambda role: deps.model(role, settings)):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
@@ -346,8 +349,10 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
     return {**nothing, **lists, **maps, **known}
 
 
-def goal_problem(goal: str) -> str | None:
+def goal_problem(goal: str, *, with_files: bool = False) -> str | None:
     """Return why this goal cannot be worked on, in words for the user; None if it can."""
+    if not goal and with_files:
+        return "A picture or file alone is no goal. Say in words what you want done with it, and send both again."
     if not goal:
         return "The goal is empty. Say what you want done."
     if len(goal) > GOAL_CHARS:

@@ -34,6 +34,7 @@ from donewhen.state.people.answers import (
     AnswerShape,
     answers_by_id,
     decode_json,
+    is_message,
     match_choice,
     may_answer,
     read_broken_json,
@@ -361,6 +362,8 @@ class OpenPause(BaseModel):
         if shape.verb in ("reject", "ignore") and not shape.text and self.refusal:
             return Answer(self.refusal)
         read = self.understand(shape)
+        if not isinstance(read, Answer) and is_message(value) and not shape.text:
+            read = unclear("no_words")
         return read if isinstance(read, Answer) else (read or self._no_answer(value)).text(self.spoken)
 
     def counts(self, answer: Answer | str, by: str) -> bool:

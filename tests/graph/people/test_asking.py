@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen import Agent, Limits, Settings
+from donewhen import Agent, GoalError, Limits, Settings
 from donewhen.state.people.payload import call_text
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, finish_task, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
@@ -268,3 +268,20 @@ async def test_a_limit_and_a_question_are_answered_at_once_in_any_order(first: s
         given = given if first == "budget" else dict(reversed(given.items()))
         run = await agent.resume(run, {"answers": given} if wrapped else given)
         assert (run.pending[0]["kind"], run.steps["s1"]["status"]) == ("plan", "exhausted")
+
+
+PICTURE: list[dict[str, str]] = [{"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}]
+
+
+async def test_a_picture_without_words_says_what_to_do() -> None:
+    """C02: as a goal, at a plan and at a question; nobody reads its data."""
+    model = ScriptedModel(roles={"triage": [submit_plan(["ask"])], "execute": {"s1": [ask_user("Which order?")]}})
+    async with Agent(model, storage="memory:", settings={"confirm": "always"}) as agent:
+        with pytest.raises(GoalError, match="alone is no goal"):
+            await agent.start(PICTURE)
+        run = await agent.start("My lamp broke")
+        for kind in ("plan", "question"):
+            assert run.pending[0]["kind"] == kind
+            refused = await agent.resume(run, PICTURE)
+            assert refused.problem.startswith("a picture or file alone is no answer: say in words")
+            run = await agent.resume(run, "approve") if kind == "plan" else refused
