@@ -18,7 +18,7 @@ from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
 from donewhen.state.language.texts import say, says_continue
-from donewhen.state.people.answers import Answer, read_signed, sign
+from donewhen.state.people.answers import Answer, is_message, read_signed, sign
 from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, redact
 from donewhen.state.settings import Settings
@@ -36,23 +36,26 @@ class NotAsked(ResumeError):
     """Somebody answers a question that is for somebody else. The text is for people, the notes are for programs."""
 
     def __init__(
-        self, run: Run, asked: Sequence[OpenPause], words: str, by: str, unread: Mapping[str, str] | None = None
+        self, run: Run, asked: Sequence[OpenPause], values: Sequence[Any], by: str, unread: Mapping[str, str]
     ) -> None:
-        """`unread`: what is wrong with their other answers, by question."""
+        """`values`: their answers to what others are asked; `unread`: what is wrong with their other ones."""
+        words = "\n".join(filter(None, map(words_in, values)))
         ids = [pause.id for pause in asked]
-        super().__init__(_name_each({**(unread or {}), ids[0]: asked[0].for_others()}), [*(unread or ()), *ids])
+        super().__init__(_name_each({**unread, ids[0]: asked[0].for_others()}), [*unread, *ids])
         self.words: str = words
         """What they say; "" if they pressed buttons."""
         self.said: str = name_of_words(run.request, ids, by, words)
         """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
-        self._language = asked[0].spoken
+        self._kept: str = say(asked[0].spoken, "unclear", "message_kept")
+        if any(map(is_message, values)):  # its images and files are no words, which alone are kept
+            self._kept += f" {say(asked[0].spoken, 'unclear', 'files_not_kept')}"
         self.add_note(
             f"answer with by={asked[0].answered_by!r}; tell({run.thread_id!r}, …, by=…) keeps the words of others"
         )
 
     def kept(self) -> ResumeError:
         """Return the error for words that are kept."""
-        return ResumeError(f"{self} {say(self._language, 'unclear', 'message_kept')}", self.pending)
+        return ResumeError(f"{self} {self._kept}", self.pending)
 
 
 def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, Seen]:
@@ -190,13 +193,13 @@ def read_understood(run: Run, answers: Json, seen: Seen) -> tuple[Json, ResumeEr
     """
     understood: Json = {}
     unread, stale = dict[str, str](), dict[str, str]()
-    others, words, name = list[OpenPause](), list[str](), ""
+    others, values, name = list[OpenPause](), list[Any](), ""
     for pause in (each for each in run.pending if each["id"] in answers):
         asked, (value, by) = load_pause(pause), read_signed(answers[pause["id"]])
         meant = asked.read(value)
         if not asked.counts(meant, by or ""):
             others.append(asked)
-            words.append(words_in(value))
+            values.append(value)
             name = by or ""
         elif not _is_no(meant) and (words_since := _words_unseen(asked, seen.get(asked.id), by or "")):
             stale[asked.id] = f"it was shown before this: {words_since} Answer again if it holds"
@@ -205,7 +208,7 @@ def read_understood(run: Run, answers: Json, seen: Seen) -> tuple[Json, ResumeEr
         elif isinstance(meant, str) or meant.kind != "later":
             understood[asked.id] = answers[asked.id]
     if others:
-        return understood, NotAsked(run, others, "\n".join(filter(None, words)), name, {**unread, **stale})
+        return understood, NotAsked(run, others, values, name, {**unread, **stale})
     if stale:
         each = [f"{id}: {problem}" for id, problem in {**stale, **unread}.items()]
         return understood, StaleAnswer("; ".join(each), [*stale, *unread])

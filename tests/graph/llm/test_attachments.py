@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, Executor, GoalError, Models, Settings, build_graph
+from donewhen import Agent, Executor, GoalError, Models, ResumeError, Settings, build_graph
 from donewhen.graph.llm.attachments import attachment_problem, fitting_blocks
 from donewhen.graph.llm.history import count_tokens
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, audit, call, finish_step, submit_plan
@@ -145,7 +145,10 @@ async def test_a_message_with_a_picture_is_an_answer_at_every_pause(by_worker: b
         run = await said([{"type": "text", "text": "like"}, {"type": "text", "text": "that"}, IMAGE, BY_ADDRESS])
         assert shown(model.requests[-1]) == [IMAGE, BY_ADDRESS]
         assert "like\nthat" in model.requests[-1].text
-        run = await agent.resume(run, [{"type": "text", "text": "see the scratch"}, OTHER], by="mira")
+        if by_worker:
+            with pytest.raises(ResumeError, match=r"is kept.*Pictures and files are not: send them with"):
+                await agent.submit_answer("t", [{"type": "text", "text": "it is broken"}, OTHER], by="mira")
+        run = await agent.resume("t", [{"type": "text", "text": "see the scratch"}, OTHER], by="mira")
         assert (run.status, run.pending[0]["answered_by"]) == ("waiting", "operator")
         assert "mira wrote meanwhile: “see the scratch”" in run.pending[0]["text"]
         run = await said("approve", by="operator")
