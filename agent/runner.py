@@ -156,7 +156,7 @@ from donewhen.state.errors import (
     ThreadBusy,
     UnknownThread,
 )
-from donewhen.state.language.texts import say_why
+from donewhen.state.language.texts import say, say_why
 from donewhen.state.ledger import Budgets, add
 from donewhen.state.people.answers import is_message, read_signed
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
@@ -411,7 +411,7 @@ async def _complete_rest(store: ThreadStore, run: Run, values: Json, **change: A
     if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
         left = await read_interjections(store, run.thread_id, str(values.get("interjection_cursor") or ""))
         if text := "\n".join(with_name(one.get("by"), str(one["text"])) for one in left if not one.get("heard")):
-            run = replace(run, problem=f"said, and not followed, because the run ended first: {text[:LATE_CHARS]}")
+            run = replace(run, problem=f"{say(run.language, 'summary', 'late')}: {text[:LATE_CHARS]}")
             await write_status(store, run, row, **{**change, "problem": run.problem})
     return await enqueue_left_answers(store, run)
 

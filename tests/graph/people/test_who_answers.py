@@ -127,17 +127,19 @@ async def test_who_is_not_asked_may_still_end_the_run(ending: Any, by: str) -> N
         assert till.paid == []
 
 
-async def test_what_was_kept_when_the_run_was_cancelled_is_told_as_it_is() -> None:
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_what_was_kept_when_the_run_was_cancelled_is_told_as_it_is(language: str) -> None:
     """H13, Q19: nothing was done, so nobody reads that it was; whoever approves then is told of the end and its reason,
     by the agent at once and by way of the workers, and not what was decided on another question."""
-    till = Till(pays(400), finish_step("Refunded"))
+    till = Till(pays(400), finish_step("Refunded"), settings={"language": language})
     run = await till.asks()
-    asked = run.pending[0]["id"]
+    asked, why = run.pending[0]["id"], say(language, "summary", "late")
     for words in ("No wait, I keep the lamp", "really"):
         await till.agent.resume(run, words, by="mira")
     run = await till.agent.cancel("t", "the customer took it back")
     for words in ("No wait, I keep the lamp", "really"):
-        assert f"- Not followed, because the run ended first: “mira: {words}”" in run.answer
+        assert f"- {why}: “mira: {words}”" in run.answer
+    assert run.problem == f"{why}: mira: No wait, I keep the lamp\nmira: really"
     assert "done already" not in run.answer + run.problem
     for late in (till.agent.resume, till.agent.submit_answer):
         with pytest.raises(StaleAnswer, match="it is cancelled: the customer took it back") as refused:
