@@ -135,6 +135,12 @@ class Deps:
         )
 
 
+def settings_given(context: Any) -> dict[str, Any]:
+    """Return the settings that a graph was given as context, as JSON without defaults; {} if it is something else."""
+    is_ours = isinstance(context, Settings)
+    return context.model_dump(mode="json", exclude_unset=True, exclude={"tool_context"}) if is_ours else {}
+
+
 def with_settings(runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any]) -> Runtime[Settings]:
     """Return the runtime with the merged settings of graph and run as its context.
 
@@ -143,6 +149,7 @@ def with_settings(runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any]) ->
     it of the request's begin.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None
-    settings = merge_settings(deps.settings, stored_settings(kept)) if kept else deps.settings
-    settings = merge_settings(settings, given)
+    is_kept_anew = bool(kept) and kept != settings_given(given)  # most steps see the context of the request itself
+    base = merge_settings(deps.settings, stored_settings(kept)) if is_kept_anew else deps.settings
+    settings = merge_settings(base, given)
     return runtime if settings is runtime.context else runtime.override(context=settings)

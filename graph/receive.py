@@ -16,7 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Overwrite
 
 from donewhen.graph.binding import saver_of_task
-from donewhen.graph.context import Deps
+from donewhen.graph.context import Deps, settings_given
 from donewhen.graph.events import emit, emit_note, log_of, thread_of, without_secrets
 from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
@@ -90,7 +90,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     elif was_cut_off(state):
         update |= await take_place(state, runtime.store, thread_of(runtime), update["turn"])
     if saver_of_task() is None:  # LangGraph keeps no context; an Agent keeps settings in the thread's row
-        update["given_settings"] = _settings_given()
+        update["given_settings"] = settings_given(get_runtime().context)
     update["before"] = await texts.shorten_earlier(update["before"])
     changed = [new for new, before in zip(messages, given, strict=True) if new is not before]
     update["messages"] = [*changed, *update["messages"]]
@@ -127,13 +127,6 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole_goal_plan(goal, settings, deps)}
     return update
-
-
-def _settings_given() -> Json:
-    """Return the settings that this graph, or one around it, was given as context, as JSON without defaults."""
-    context: Any = get_runtime().context
-    is_ours = isinstance(context, Settings)
-    return context.model_dump(mode="json", exclude_unset=True, exclude={"tool_context"}) if is_ours else {}
 
 
 def _warn_of_short_store(runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> None:

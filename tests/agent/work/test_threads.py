@@ -1,6 +1,7 @@
 """What there is over all threads: filters, open questions, times of steps, cancelling from anywhere, pruning."""
 
 import asyncio
+import itertools
 import shlex
 import sqlite3
 from collections.abc import Iterable
@@ -871,6 +872,11 @@ async def test_a_question_that_the_work_has_closed_is_in_no_list(storage: Any) -
         assert await open_ids(agent, "t") == ("running", ["s2.q1"])
         go_on[0].set()
         await reached[1].wait()
+        async with asyncio.timeout(20):  # the state with the ending is written beside the hook
+            for _ in itertools.count():
+                if not (await agent.get("t")).pending:
+                    break
+                await asyncio.sleep(0.02)
         assert await open_ids(agent, "t") == ("running", [])
         with pytest.raises(StaleAnswer):
             await agent.submit_answer("t", "oak", question="s2.q1")
