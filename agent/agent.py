@@ -301,7 +301,8 @@ class Agent:
             answer: The answer in any form that clients send, or `{id: answer}` for several open questions.
             question: The question that the answer is for, as in `pending`, or its id. Give it, or a Run, where an
                 answer may arrive twice or late: then it never answers another question. Once others said more than was
-                shown with the question or the Run (`meanwhile`), the answer is stale; of an id, nobody knows.
+                shown with the question or the Run (`meanwhile`), an answer that lets something happen is stale. An id
+                alone does not say what was shown.
             by: Who answers, as your program knows them: a name, or `role:name`. The receipt has it. A question for
                 somebody else (`Settings.answered_by`, `Ask`) stays open, and `Run.problem` says who is asked.
             steer: Words to a run that was stopped. It plans anew with them, for the same goal, and keeps finished

@@ -202,7 +202,9 @@ def read_understood(run: Run, answers: Json, seen: Seen) -> tuple[Json, ResumeEr
             values.append(value)
             name = by or ""
         elif not _is_no(meant) and (words_since := _words_unseen(asked, seen.get(asked.id), by or "")):
-            stale[asked.id] = f"it was shown before this: {words_since} Answer again if it holds"
+            stale[asked.id] = (
+                f"more was said since it was shown. {words_since} If your answer still holds, give it again"
+            )
         elif isinstance(meant, str) and "schema" not in pause:
             unread[asked.id] = meant
         elif isinstance(meant, str) or meant.kind != "later":

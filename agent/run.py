@@ -13,7 +13,7 @@ from donewhen.agent.storage.storage import check_thread_id
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.people.interjections import read_interjections
-from donewhen.graph.people.pauses import open_pauses, said_since
+from donewhen.graph.people.pauses import open_pauses, words_to_show
 from donewhen.state.channels import Json, apply_update
 from donewhen.state.errors import ConfigError, ResumeError, ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, with_granted
@@ -159,7 +159,7 @@ def show_words(run: Run, interjections: Sequence[Json]) -> Run:
     def show(pause: Pause) -> Pause:
         if not pause.get("answered_by"):
             return pause
-        shown: Pause = {**pause, "meanwhile": said_since(pause, interjections)}
+        shown: Pause = {**pause, "meanwhile": words_to_show(pause, interjections)}
         return {**shown, "text": load_pause(shown).text()}
 
     return replace(run, pending=tuple(show(pause) for pause in run.pending))

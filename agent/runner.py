@@ -96,10 +96,10 @@ from donewhen.agent.work.thread_rows import (
     READ_AT_ONCE,
     CancelListener,
     ThreadInfo,
-    being_answered,
     check_free,
     enqueue,
     enqueue_left_answers,
+    fields_at_work,
     forget_cancel,
     has_work,
     is_unsettled,
@@ -107,11 +107,11 @@ from donewhen.agent.work.thread_rows import (
     leave_answers,
     open_at_work,
     queue_of,
-    read_beside,
     read_info,
     read_left_answers,
     read_spent,
     read_standing,
+    read_still_open,
     requeue_given_up,
     requeue_untaken,
     run_now,
@@ -796,7 +796,7 @@ class Runner:
         self.prepare(settings)
         change: Json = {"goal": _goal_for(row, run), "settings": settings if new_settings else None}
         if answers:
-            change |= being_answered(thread.store, run, answers)
+            change |= fields_at_work(thread.store, run, answers)
         return Act(command, settings, run.goal, change, before=self.before_input(command, run, change["settings"]))
 
     def _answers_to(
@@ -1358,7 +1358,7 @@ class Runner:
                     return self._earlier_run(thread_id, row, last, request), last
                 raise UnknownThread(f"there is no request {request!r} on thread {thread_id!r}")
             run = run_now(thread_id, row, snapshot, self.form)
-            beside = await read_beside(store, thread_id, row, snapshot.values)
+            beside = await read_still_open(store, thread_id, row, snapshot.values)
             return await with_words_of_others(store, replace(run, pending=(*run.pending, *beside))), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
@@ -1373,7 +1373,7 @@ class Runner:
             beside = list[str]()
             with suppress(StorageError):  # a state that cannot be read hides no other thread
                 snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-                beside = [pause["id"] for pause in await read_beside(store, thread_id, row, snapshot.values)]
+                beside = [pause["id"] for pause in await read_still_open(store, thread_id, row, snapshot.values)]
             row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in beside]}
         return await show_asked(store, thread_id, row)
 

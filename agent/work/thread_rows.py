@@ -29,7 +29,7 @@ from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import OpenPause, load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
-from donewhen.graph.people.pauses import open_pauses, said_since
+from donewhen.graph.people.pauses import open_pauses, words_to_show
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
@@ -312,7 +312,7 @@ def _policy_due(run: Run, settings: Settings | None) -> str:
         return NEVER
 
 
-def being_answered(store: ThreadStore, run: Run, ids: Collection[str]) -> Json:
+def fields_at_work(store: ThreadStore, run: Run, ids: Collection[str]) -> Json:
     """Return the fields of a thread's row while a run works on answers to these questions; the others stay open."""
     return {"answered": dict.fromkeys(ids, ""), **questions_of(store, run.without(ids))}
 
@@ -322,7 +322,9 @@ def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
     return [] if values.get("ending") else open_pauses(migrate(dict(values)))
 
 
-async def read_beside(store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]) -> tuple[Pause, ...]:
+async def read_still_open(
+    store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]
+) -> tuple[Pause, ...]:
     """Return the questions that stay open while a run works on answers to others: an answer to one is left to it.
 
     They stood in the row when the work began; since then it may have closed some, and others were answered.
@@ -367,7 +369,7 @@ def _with_words(pause: Json, interjections: Sequence[Json]) -> Json:
     """Return a question in a row with what others have said since, which its text has behind what is noted first."""
     if not pause.get("answered_by"):
         return pause
-    since = map_texts(said_since(pause, interjections), conceal)
+    since = map_texts(words_to_show(pause, interjections), conceal)
     language, text = pause.get("language") or "en", str(pause["text"])
     new = [row for row in since if meanwhile_text([row], language) not in text]
     noted, gap, asked = text.partition("\n\n")  # a row of an older version has the words already

@@ -43,7 +43,7 @@ class Proposal:
     """What took effect in steps, by their ids."""
     before: Json | None = None
     """The plan that the person was shown last and spoke about."""
-    heard: bool = False
+    steered: bool = False
     """True if a person stopped the run since the approval, and said in which way it should go on."""
     living: Sequence[Json] = ()
     """The schedules that the thread has already, `{id, schedule}`."""
@@ -65,7 +65,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
     before = proposal.before
-    if approval and not changes and proposal.heard:
+    if approval and not changes and proposal.steered:
         before = before or approval["plan"]
     elif approval and not changes:
         by = str(approval.get("by"))

@@ -146,11 +146,8 @@ def with_id(values: Mapping[str, Any], pause: OpenPause) -> OpenPause:
     return pause.but(id=id, **_purpose(values, pause), **spoken, **asked)
 
 
-def said_since(pause: Mapping[str, Any], interjections: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
-    """Return which of these interjections who is asked should read, if it is somebody named.
-
-    They are those since the question, and those that no model has read.
-    """
+def words_to_show(pause: Mapping[str, Any], interjections: Sequence[Mapping[str, Any]]) -> list[Meanwhile]:
+    """Return what to show with a question for somebody named: what was said since, and what no model has read."""
     if not pause.get("answered_by"):
         return []
     since = [row for row in interjections if not row.get("heard") or row["at"] >= (pause.get("asked_at") or "")]
@@ -158,8 +155,8 @@ def said_since(pause: Mapping[str, Any], interjections: Sequence[Mapping[str, An
 
 
 def with_words(pauses: Sequence[OpenPause], interjections: Sequence[Mapping[str, Any]]) -> list[OpenPause]:
-    """Return the open pauses, each with what others have said since it was asked."""
-    since = [said_since(pause.dump(), interjections) for pause in pauses]
+    """Return the open pauses, each with what others have said that who is asked should read."""
+    since = [words_to_show(pause.dump(), interjections) for pause in pauses]
     return [pause.but(meanwhile=rows) if rows else pause for pause, rows in zip(pauses, since, strict=True)]
 
 

@@ -326,7 +326,7 @@ def _propose(round: PlanningRound, proposed: ProposedPlan) -> Planning:
         reasons=change["dropped"],
         done=done_in_steps(effect_rows(round.run), language),
         before=shown["pause"]["plan"] if shown else None,
-        heard=planning["feedback"] is not None and why["kind"] == "request",
+        steered=planning["feedback"] is not None and why["kind"] == "request",
         living=proposed.get("living") or (),
     )
     update = propose_plan(proposal, round.settings, round.deps)

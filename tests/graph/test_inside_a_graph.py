@@ -348,22 +348,21 @@ async def test_an_old_answer_by_id_reaches_no_question_of_a_later_request() -> N
     assert any("no answer" in (each.value.get("problem") or "") for each in asked)
 
 
-async def test_a_run_that_is_cancelled_leaves_the_store_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_is_cancelled_leaves_the_store_usable(tmp_path: Path) -> None:
     """Cancelled at any of its transactions: AsyncSqliteStore stayed within one, and refused every thread from then."""
     sent, moments = list[str](), 0
     async with AsyncSqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
         await store.setup()
         outer = around(notifier(sent, 20).compile(), store=store)
-        begin, running, until = store.conn.execute, list[asyncio.Task[Any]](), 0
+        loop, running, until = asyncio.get_running_loop(), list[asyncio.Task[Any]](), 0
 
-        def execute(sql: str, *given: Any) -> Any:
+        def see(sql: str) -> None:  # in the database's thread
             nonlocal until
             until -= sql == "BEGIN"
             if sql == "BEGIN" and until == 0:
-                asyncio.get_running_loop().call_soon(running[0].cancel)
-            return begin(sql, *given)
+                loop.call_soon_threadsafe(running[0].cancel)
 
-        monkeypatch.setattr(store.conn, "execute", execute)
+        await store.conn.set_trace_callback(see)
         for moments in range(1, 20):
             until, thread = moments, config(f"t{moments}")
             running[:] = [asyncio.create_task(outer.ainvoke({"messages": "tell ops"}, thread))]
