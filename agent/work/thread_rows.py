@@ -256,7 +256,8 @@ async def requeue_untaken(store: ThreadStore, thread_id: str) -> bool:
     """Return submitted work that the graph did not take to the queue, unchanged; return False if there was none."""
     row = await store.threads.get(thread_id) or {}
     if waits := bool(row.get("queue") and row.get("request")):
-        await update_row(store, thread_id, status="queued", due=DUE_FIRST)
+        still_open = {key: row[key] for key in ("pending", "asked") if key in row}
+        await update_row(store, thread_id, row, status="queued", due=DUE_FIRST, **still_open)
     return waits
 
 

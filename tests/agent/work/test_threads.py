@@ -840,6 +840,21 @@ async def test_a_question_stays_in_the_list_while_another_is_worked_on(storage: 
         painting.assert_done(await agent.run_submitted("t"))
 
 
+async def test_a_question_stays_in_the_list_if_a_worker_is_drained_before_it_takes_the_answer_to_another(
+    storage: Any,
+) -> None:
+    """M11, R02: the work goes back to the queue as it was, and all ways to read the thread say so alike."""
+    async with Painting().agent(storage) as agent:
+        await agent.start("hang the picture", thread_id="t")
+        await agent.submit_answer("t", {"s1.q1": "blue"})
+        async with Painting().agent(storage) as leaving:
+            task = asyncio.create_task(leaving.run_submitted("t"))
+            await asyncio.sleep(0)
+            leaving.drain()
+            assert (await task).status == "queued"
+        assert await open_ids(agent, "t") == ("queued", ["s2.q1"])
+
+
 async def test_a_question_that_the_work_has_closed_is_in_no_list(storage: Any) -> None:
     """M11, C07: the run reaches its limit while another question is open, and ends; no answer is taken for it then."""
     reached, go_on = (asyncio.Event(), asyncio.Event()), (asyncio.Event(), asyncio.Event())
