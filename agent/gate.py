@@ -14,6 +14,7 @@ from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, meanwhile_text, named_pauses
 from donewhen.graph.people.answers import OVERDUE, missing_tools, words_in
 from donewhen.graph.people.interjections import name_of_words
+from donewhen.graph.people.pauses import open_pauses
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
@@ -23,8 +24,10 @@ from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, redact
 from donewhen.state.settings import Settings
 from donewhen.state.values import clean_text, json_problem, map_texts
+from donewhen.state.versions import migrate
 
 _log = logging.getLogger("donewhen")
+ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -97,6 +100,11 @@ def queued_answers_to(run: Run, row: Json) -> Json:
     return {id: value for id, value in queued_answers(row).items() if id in open_ids}
 
 
+def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
+    """Return the questions in the state of a run at work that an answer can reach: none once its end is decided."""
+    return [] if values.get("ending") else open_pauses(migrate(dict(values)))
+
+
 def address_answer(
     run: Run,
     values: Mapping[str, Any],
@@ -112,10 +120,13 @@ def address_answer(
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
+        still_open = [pause.id for pause in open_at_work(values)] if run.status == "running" else []
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
+        if still_open:
+            hint += f"; {', '.join(still_open)} is open{ANSWER_LATER}"
         decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
         decided = decided or _say_end(run, values) or say_decided(values, last=True)
-        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}")
+        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}", still_open)
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
     answers = _with_pause_ids(run, answer) or {asked: answer}

@@ -42,10 +42,12 @@ from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
+    ANSWER_LATER,
     NotAsked,
     Seen,
     address_answer,
     admit,
+    open_at_work,
     overdue_answers,
     queued_answers,
     queued_answers_to,
@@ -105,7 +107,6 @@ from donewhen.agent.work.thread_rows import (
     is_unsettled,
     last_turn,
     leave_answers,
-    open_at_work,
     queue_of,
     read_info,
     read_left_answers,
@@ -179,7 +180,6 @@ SUBMIT_PATIENCE = 2.0
 LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
 WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
-ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 OR_RESTART = "; restart=True begins anew"
 OR_UNDO = ". Nothing can be undone before it ends: `donewhen cancel`, agent.cancel"
 WITH_EVENTS: Json = {"stream_mode": ["values", "custom"], "version": "v2", "subgraphs": True}
@@ -1358,8 +1358,8 @@ class Runner:
                     return self._earlier_run(thread_id, row, last, request), last
                 raise UnknownThread(f"there is no request {request!r} on thread {thread_id!r}")
             run = run_now(thread_id, row, snapshot, self.form)
-            beside = await read_still_open(store, thread_id, row, snapshot.values)
-            return await with_words_of_others(store, replace(run, pending=(*run.pending, *beside))), snapshot
+            still_open = run.pending or await read_still_open(store, thread_id, row, snapshot.values)
+            return await with_words_of_others(store, replace(run, pending=still_open)), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
@@ -1369,12 +1369,12 @@ class Runner:
 
     async def show_row(self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, row: Json) -> Json:
         """Return a thread's row with the questions that are open now, and what others have said since."""
-        if row["status"] == "running" and row.get("pending"):  # at work: as many threads as workers have hands
-            beside = list[str]()
+        if row["status"] in ("running", "queued") and row.get("pending"):  # few threads
+            still_open = list[str]()
             with suppress(StorageError):  # a state that cannot be read hides no other thread
                 snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-                beside = [pause["id"] for pause in await read_still_open(store, thread_id, row, snapshot.values)]
-            row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in beside]}
+                still_open = [pause["id"] for pause in await read_still_open(store, thread_id, row, snapshot.values)]
+            row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in still_open]}
         return await show_asked(store, thread_id, row)
 
     async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:

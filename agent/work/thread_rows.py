@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.gate import left_to_policy, policy_seconds, queued_answers
+from donewhen.agent.gate import left_to_policy, open_at_work, policy_seconds, queued_answers
 from donewhen.agent.request import Request, goal_in_row, is_not_begun, is_unread, request_in_row
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
@@ -27,9 +27,9 @@ from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import OpenPause, load_pause, meanwhile_text
+from donewhen.graph.pauses.pause import load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
-from donewhen.graph.people.pauses import open_pauses, words_to_show
+from donewhen.graph.people.pauses import words_to_show
 from donewhen.state.channels import VERSION, Json
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import with_granted
@@ -38,7 +38,6 @@ from donewhen.state.records import Pause
 from donewhen.state.secrets import conceal, conceal_json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.values import map_texts, store_label
-from donewhen.state.versions import migrate
 
 _log = logging.getLogger("donewhen.work")
 QUEUE = "agents"
@@ -120,6 +119,9 @@ async def update_row(
 ) -> None:
     """Write the changed fields of a thread's row: goal, status (`running` by default), metadata, settings …
 
+    Its questions stay as they are until others are given or another request comes: what has closed since, a reader
+    finds in the state.
+
     `running` is written before the checkpoints change, any other status after everything that follows from it. `row`
     is the row if it was read already, {} if there is none. `claims` as in `ThreadTable.put`.
     """
@@ -135,10 +137,10 @@ async def update_row(
     if isinstance(fields.get("settings"), Settings):
         fields["settings"] = fields["settings"].model_dump(mode="json", exclude_unset=True)
     fresh: Json = {"status": "running", "due": DUE_NOW + now, "updated": now}
-    fresh |= {"asked": "", "pending": [], "problem": "", "code": "", "reason": ""}
-    written = {"goal": "", "metadata": {}, **before, **fresh, **fields}
+    fresh |= {"problem": "", "code": "", "reason": ""}
+    written = {"goal": "", "metadata": {}, "asked": "", "pending": [], **before, **fresh, **fields}
     if request_in_row(fields) not in ("", request_in_row(before)):  # another request than before
-        written["spent"] = {}
+        written |= {"spent": {}, "asked": "", "pending": []}
         if "schedule" in before:
             written["ran"] = before.get("ran") or _end_in(before)
     if (log := store.log) and log.thread_id == thread_id:
@@ -185,7 +187,6 @@ async def read_standing(store: ThreadStore, thread_id: str, row: Json) -> Standi
 
 async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write the status of a run that nobody works on, its questions, and when a worker is due to continue it."""
-    asked = questions_of(store, run)
     fields: Json = {"status": run.status, "due": _policy_due(run, settings_in(row)), "request": {}}
     fields |= {"spent": read_spent(row, run), "code": run.outcome["code"] if run.outcome else ""}
     if run.outcome and run.status not in SUCCEEDED:
@@ -193,7 +194,9 @@ async def write_status(store: ThreadStore, run: Run, row: Json, **change: Any) -
     if run.status == "running":  # it was drained, perhaps before it began: the row keeps its request
         by_worker = {"status": "queued", "due": DUE_FIRST, "spent": fields["spent"]}
         fields = by_worker if row.get("queue") else {**fields, "problem": INTERRUPTED, "request": row.get("request")}
-    await update_row(store, run.thread_id, row, tries=0, **asked, **fields, **change)
+    else:
+        fields |= questions_of(store, run)
+    await update_row(store, run.thread_id, row, tries=0, **fields, **change)
 
 
 def read_spent(row: Json, run: Run) -> Json:
@@ -256,8 +259,7 @@ async def requeue_untaken(store: ThreadStore, thread_id: str) -> bool:
     """Return submitted work that the graph did not take to the queue, unchanged; return False if there was none."""
     row = await store.threads.get(thread_id) or {}
     if waits := bool(row.get("queue") and row.get("request")):
-        still_open = {key: row[key] for key in ("pending", "asked") if key in row}
-        await update_row(store, thread_id, row, status="queued", due=DUE_FIRST, **still_open)
+        await update_row(store, thread_id, row, status="queued", due=DUE_FIRST)
     return waits
 
 
@@ -318,22 +320,17 @@ def fields_at_work(store: ThreadStore, run: Run, ids: Collection[str]) -> Json:
     return {"answered": dict.fromkeys(ids, ""), **questions_of(store, run.without(ids))}
 
 
-def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
-    """Return the questions in the state of a run at work that an answer can reach: none once its end is decided."""
-    return [] if values.get("ending") else open_pauses(migrate(dict(values)))
-
-
 async def read_still_open(
     store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]
 ) -> tuple[Pause, ...]:
-    """Return the questions that stay open while a run works on answers to others: an answer to one is left to it.
+    """Return the questions that stay open while a run works on answers to others, or is to: it is queued or cut off.
 
     They stood in the row when the work began; since then it may have closed some, and others were answered.
     """
-    ids = [pause["id"] for pause in row.get("pending") or ()] if _is_at_work(row) else []
-    if not ids:
+    ids = [pause["id"] for pause in row.get("pending") or ()] if row["status"] in ("running", "queued") else []
+    if not ids or is_unread(row, values):
         return ()
-    answered = await _read_entries(store, thread_id, ids)
+    answered = {**queued_answers(row), **await _read_entries(store, thread_id, ids)}
     beside = [pause for pause in open_at_work(values) if pause.id in ids and pause.id not in answered]
     return tuple({**pause.dump(), "text": pause.text()} for pause in beside)
 

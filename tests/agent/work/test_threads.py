@@ -37,7 +37,7 @@ from donewhen.agent.testing.crash import WRITTEN, Crash, Crashed, crashing
 from donewhen.agent.work import thread_rows
 from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.hooks import Hooks
-from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.painting import Painting
 from tests.kit.runs import config
 from tests.kit.screens.shell import user_in
@@ -853,6 +853,69 @@ async def test_a_question_stays_in_the_list_if_a_worker_is_drained_before_it_tak
             leaving.drain()
             assert (await task).status == "queued"
         assert await open_ids(agent, "t") == ("queued", ["s2.q1"])
+
+
+@pytest.mark.parametrize("way", ["resume", "worker", "typed"])
+async def test_a_question_stays_in_the_list_wherever_the_work_on_another_is_cut_off(way: str) -> None:
+    """M11, C07, R02: after every other write, and again in the work after the crash; an answer to it is kept for the rest."""
+    cut_off = 0
+
+    def agent_on(storage: Any) -> Agent:
+        """Each one continues where another was cut off."""
+        steps = [{"content": text, "tools": ["look"], "depends_on": []} for text in ("paint", "frame")]
+
+        def paint(messages: Any, _: Any) -> Any:
+            if "blue" not in str(messages):
+                return ask_user("Which colour?")
+            return call("look") if "seen" not in str(messages) else finish_step("painted", goal_check=[criterion(1)])
+
+        def frame(messages: Any, _: Any) -> Any:
+            return finish_step("framed", goal_check=[criterion(1)]) if "oak" in str(messages) else ask_user("Which?")
+
+        roles: Any = {"triage": lambda *_: submit_plan(steps), "execute": {"s1": paint, "s2": frame}}
+        model = ScriptedModel(roles={**roles, "deliver": lambda *_: "Done."}, strict=False)
+        settings: Any = {"confirm": "never", "verification": "claimed"}
+        return Agent(model, [look], storage=storage, effects={"look": "read"}, settings=settings)
+
+    async def answer_first(agent: Agent) -> Any:
+        if way == "worker":
+            return await agent.run_submitted("t")
+        if way == "typed":
+            return await agent.graph.ainvoke({"messages": [("user", "blue")]}, config("t"))
+        return await agent.resume("t", {"s1.q1": "blue"})
+
+    for number in itertools.count(1, 2):
+        storage, crash = open_storage("memory:"), Crash(number, only=WRITTEN)
+        async with agent_on(storage) as agent:
+            await agent.start("hang the picture", thread_id="t")
+            if way == "worker":
+                await agent.submit_answer("t", {"s1.q1": "blue"})
+        with suppress(StorageError, Crashed):
+            async with agent_on(crashing(storage, crash)) as agent:
+                await answer_first(agent)
+        if len(crash.trace) < number:
+            break
+        async with agent_on(storage) as agent:
+            status, ids = await open_ids(agent, "t")
+            assert ids[-1] == "s2.q1", crash.trace
+            if status not in ("running", "queued") or "s1.q1" in str((await agent.get("t")).pending):
+                continue
+            with suppress(StorageError, Crashed):
+                async with agent_on(crashing(storage, Crash(9))) as again:
+                    await (again.run_submitted("t") if way == "worker" else again.resume("t"))
+            status, ids = await open_ids(agent, "t")
+            assert ids == ["s2.q1"], crash.trace
+            if status == "running":
+                with pytest.raises(StaleAnswer, match=r"s2.q1 is open; `submit_answer` .* leaves the answer") as stale:
+                    await agent.resume("t", "oak")
+                assert stale.value.pending == ["s2.q1"]
+            await agent.submit_answer("t", "oak", question="s2.q1")
+            assert (await open_ids(agent, "t"))[1] == []
+            run = await agent.resume("t")
+            run = run if run.status == "completed" else await agent.resume("t")
+            assert sorted(row["answer"] for row in run.receipt["questions"]) == ["blue", "oak"]
+            cut_off += 1
+    assert cut_off > 5
 
 
 async def test_a_question_that_the_work_has_closed_is_in_no_list(storage: Any) -> None:
