@@ -1358,8 +1358,10 @@ class Runner:
                     return self._earlier_run(thread_id, row, last, request), last
                 raise UnknownThread(f"there is no request {request!r} on thread {thread_id!r}")
             run = run_now(thread_id, row, snapshot, self.form)
-            still_open = run.pending or await read_still_open(store, thread_id, row, snapshot.values)
-            return await with_words_of_others(store, replace(run, pending=still_open)), snapshot
+            if not run.pending:
+                still_open = await read_still_open(store, thread_id, row, snapshot.values)
+                run = replace(run, pending=tuple({**pause.dump(), "text": pause.text()} for pause in still_open))
+            return await with_words_of_others(store, run), snapshot
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
@@ -1373,7 +1375,7 @@ class Runner:
             still_open = list[str]()
             with suppress(StorageError):  # a state that cannot be read hides no other thread
                 snapshot = await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
-                still_open = [pause["id"] for pause in await read_still_open(store, thread_id, row, snapshot.values)]
+                still_open = [pause.id for pause in await read_still_open(store, thread_id, row, snapshot.values)]
             row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in still_open]}
         return await show_asked(store, thread_id, row)
 

@@ -27,7 +27,7 @@ from donewhen.agent.work.news import Notifier, store_failure
 from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
-from donewhen.graph.pauses.pause import load_pause, meanwhile_text
+from donewhen.graph.pauses.pause import OpenPause, load_pause, meanwhile_text
 from donewhen.graph.people.interjections import read_interjections
 from donewhen.graph.people.pauses import words_to_show
 from donewhen.state.channels import VERSION, Json
@@ -320,19 +320,16 @@ def fields_at_work(store: ThreadStore, run: Run, ids: Collection[str]) -> Json:
     return {"answered": dict.fromkeys(ids, ""), **questions_of(store, run.without(ids))}
 
 
-async def read_still_open(
-    store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]
-) -> tuple[Pause, ...]:
+async def read_still_open(store: ThreadStore, thread_id: str, row: Json, values: Mapping[str, Any]) -> list[OpenPause]:
     """Return the questions that stay open while a run works on answers to others, or is to: it is queued or cut off.
 
     They stood in the row when the work began; since then it may have closed some, and others were answered.
     """
     ids = [pause["id"] for pause in row.get("pending") or ()] if row["status"] in ("running", "queued") else []
     if not ids or is_unread(row, values):
-        return ()
+        return []
     answered = {**queued_answers(row), **await _read_entries(store, thread_id, ids)}
-    beside = [pause for pause in open_at_work(values) if pause.id in ids and pause.id not in answered]
-    return tuple({**pause.dump(), "text": pause.text()} for pause in beside)
+    return [pause for pause in open_at_work(values) if pause.id in ids and pause.id not in answered]
 
 
 def questions_of(store: ThreadStore, run: Run) -> Json:

@@ -196,7 +196,7 @@ async def test_a_failure_is_an_event_and_an_exception() -> None:
     model = one_step()
     agent = Agent(model, storage="memory:")
     await agent.start("do it", thread_id="t")
-    await agent.graph.aupdate_state(config("t"), {"language": 7}, as_node="plan")
+    await agent.graph.aupdate_state(config("t"), {"language": 7, "pending": None}, as_node="plan")
     stream = agent.stream_resume("t")
     told = [event async for event in stream]
     assert [event["type"] for event in told] == ["started", "error"]

@@ -857,7 +857,7 @@ async def test_a_question_stays_in_the_list_if_a_worker_is_drained_before_it_tak
 
 @pytest.mark.parametrize("way", ["resume", "worker", "typed"])
 async def test_a_question_stays_in_the_list_wherever_the_work_on_another_is_cut_off(way: str) -> None:
-    """M11, C07, R02: after every other write, and again in the work after the crash; an answer to it is kept for the rest."""
+    """M11, C07, R02: at every other write, also in the work after the crash; an answer to it is kept for the rest."""
     cut_off = 0
 
     def agent_on(storage: Any) -> Agent:
