@@ -9,10 +9,9 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import Command
 
 from donewhen.agent.run import Run
-from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, meanwhile_text, named_pauses
-from donewhen.graph.people.answers import OVERDUE, missing_tools, words_in
+from donewhen.graph.people.answers import OVERDUE, is_overdue, missing_tools, words_in
 from donewhen.graph.people.interjections import name_of_words
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.graph.receive import STEER, was_cut_off
@@ -310,15 +309,7 @@ def to_stopped(messages: Sequence[AnyMessage]) -> Json:
 
 def overdue_answers(run: Run, settings: Settings) -> Json:
     """Return, by id, the policy's answers to questions that were open too long."""
-    if (seconds := policy_seconds(settings)) is None:
-        return {}
-    latest = current_clock().now() - seconds * SECOND
-    return {id: OVERDUE for id, at in left_to_policy(run.pending).items() if moment_of(at) <= latest}
-
-
-def policy_seconds(settings: Settings | None) -> float | None:
-    """Return after how many seconds the policy of the settings answers a question; None if it never does."""
-    return None if settings is None or settings.on_question == "wait" else settings.question_seconds
+    return {pause["id"]: OVERDUE for pause in run.pending if is_overdue(load_pause(pause), settings)}
 
 
 def left_to_policy(pending: Iterable[Pause]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Overwrite
@@ -190,9 +190,23 @@ def add_route(
     *,
     inside: bool = False,
 ) -> None:
-    """Add conditional edges from a node, one per target and label. `route` returns a target or Sends."""
+    """Add conditional edges from a node, one per target and label. `route` returns a target or Sends.
+
+    From START it gets the stored state and the conversation with what was given.
+    """
     edges: dict[Hashable, str] = {label: target for target, label in labels.items()}
-    graph.add_conditional_edges(source, Route(route, labels, inside=inside), edges)
+    made = StartRoute(route, labels) if source == START and not inside else Route(route, labels, inside=inside)
+    graph.add_conditional_edges(source, made, edges)
+
+
+class StartRoute(Route):
+    """The route from START. LangGraph shows that all that was given, in an outer graph its whole state, under the names
+    of our state's keys, though the graph takes only the messages.
+    """
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        stored = (config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False)
+        return self._labels[self._route(stored, input.get("messages") or [])]
 
 
 class Subgraph(RunnableLambda[Any, Any]):

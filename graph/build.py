@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
@@ -141,10 +142,18 @@ def build_graph(
 # and `execute`.
 
 
-def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
-    """Route a reply typed into the chat to the open pause; anything else is for a stopped run, or a new request."""
-    pending = state.get("pending")
-    return load_pause(pending).node if pending and read_typed(state) == "answer" else "receive"
+def after_start(state: RunState, messages: Sequence[AnyMessage]) -> Literal["receive", "confirm", "ask_user"]:
+    """Route a reply typed into the chat to the open pause, which also stays open if nothing is said; anything else is
+    for a stopped run, or a new request.
+
+    `messages`: the state's with those that were given.
+    """
+    if not (pending := state.get("pending")):
+        return "receive"
+    known = {message.id for message in state.get("messages") or ()}
+    is_silent = not any(isinstance(each, HumanMessage) and each.id not in known for each in messages)
+    is_answered = is_silent or read_typed({**state, "messages": [*messages]}) == "answer"
+    return load_pause(pending).node if is_answered else "receive"
 
 
 def after_node(state: RunState) -> list[Send] | str:

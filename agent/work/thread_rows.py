@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.gate import left_to_policy, open_at_work, policy_seconds, queued_answers
+from donewhen.agent.gate import left_to_policy, open_at_work, queued_answers
 from donewhen.agent.request import Request, goal_in_row, is_not_begun, is_unread, request_in_row
 from donewhen.agent.run import INTERRUPTED, Run, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
@@ -28,6 +28,7 @@ from donewhen.graph.events import Standing
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.pauses.call import CallPause
 from donewhen.graph.pauses.pause import OpenPause, load_pause, meanwhile_text
+from donewhen.graph.people.answers import policy_seconds
 from donewhen.graph.people.interjections import read_interjections
 from donewhen.graph.people.pauses import words_to_show
 from donewhen.state.channels import VERSION, Json

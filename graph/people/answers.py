@@ -13,6 +13,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.clock import SECOND, current_clock, moment_of
 from donewhen.graph.context import Deps
 from donewhen.graph.early_answers import drop_early_answer, forget_answer, is_in_outer_graph
 from donewhen.graph.events import moment, thread_of
@@ -74,14 +75,33 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
     if not answered_at_once and (early := await drop_early_answer(config)) is not None:
         text = early if isinstance(early, str) else json.dumps(early, ensure_ascii=False, default=str)
         pending = pending.but(problem=say(pending.spoken, "unclear", "early", said=text[:PURPOSE_CHARS]))
-    value = OVERDUE if answered_at_once else wait_for_answer(pending)
-    if not answered_at_once and is_in_outer_graph(config):
-        await forget_answer(config)
+    value = OVERDUE if answered_at_once else await _wait_for_answer(pending, settings, config)
     if not (sent := _messages_in(pauses, value)):
         return await _take(state, pauses, value, deps, runtime, user)
     state = {**state, "messages": [*state["messages"], *sent]}  # as if they had been typed
     taken = await _take(state, pauses, value, deps, runtime, user)
     return await with_typed_attachments(state, {**taken, "messages": [*sent, *taken.get("messages", ())]}, runtime)
+
+
+async def _wait_for_answer(pending: OpenPause, settings: Settings, config: RunnableConfig) -> Any:
+    """Return what the run is resumed with; pause it if there is no answer yet. `OVERDUE` is ignored before its time."""
+    while True:
+        value = wait_for_answer(pending)
+        if is_in_outer_graph(config):
+            await forget_answer(config)
+        if value != OVERDUE or not pending.asked_at or is_overdue(pending, settings):
+            return value
+
+
+def policy_seconds(settings: Settings | None) -> float | None:
+    """Return after how many seconds the policy of the settings answers a question; None if it never does."""
+    return None if settings is None or settings.on_question == "wait" else settings.question_seconds
+
+
+def is_overdue(pause: OpenPause, settings: Settings) -> bool:
+    """Return whether a question was open so long that the policy of the settings answers it."""
+    seconds, asked = policy_seconds(settings), None if pause.to_people else pause.asked_at
+    return bool(asked and seconds is not None and moment_of(asked) <= current_clock().now() - seconds * SECOND)
 
 
 def _messages_in(pauses: Sequence[OpenPause], value: Any) -> list[AnyMessage]:

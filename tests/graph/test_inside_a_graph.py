@@ -3,15 +3,16 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.store.base import GetOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
@@ -20,8 +21,10 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from donewhen import Agent, ConfigError, Settings, StaleAnswer, build_graph
-from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
+
+MESSAGES = Annotated[list[AnyMessage], add_messages]
 
 
 @dataclass
@@ -479,3 +482,16 @@ def test_settings_that_cannot_be() -> None:
     """S5: they are refused where the graph is made."""
     with pytest.raises(ConfigError, match=r"there is no confrm; did you mean confirm"):
         build_graph(ScriptedModel(), settings={"confrm": "never"})
+
+
+async def test_other_keys_of_the_state_around_are_not_read() -> None:
+    """P01: LangGraph shows a graph's first route all of the state around, whatever its keys mean there."""
+    own: dict[str, Any] = {"pending": ["C-2"], "goal": "g", "planning": {"open": 1}, "approval": "yes", "ending": "x"}
+    state: Any = TypedDict("Office", {**dict.fromkeys(own, Any), "messages": MESSAGES, "outcome": Any})  # type: ignore[misc]
+    model = ScriptedModel(roles={"triage": [ask_user("Which?"), answer("so")]})
+    graph = StateGraph(state).add_node("agent", build_graph(model).compile()).add_edge(START, "agent")
+    office = graph.compile(checkpointer=InMemorySaver())
+    await office.ainvoke({"messages": [HumanMessage("do it")], **own}, config("t"))
+    ended = await office.ainvoke(Command(resume="the red one"), config("t"))
+    assert ended["outcome"]["status"] == "answered"
+    assert {key: ended[key] for key in own} == own

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
 from donewhen.agent.cli.exits import Exit
 from donewhen.state.errors import ResumeError
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import last_told, one_step, play, steps
 from tests.kit.runs import asking, config, paused, said, scripted, step
 from tests.kit.screens.shell import scripted as provided
@@ -61,6 +61,38 @@ async def test_on_the_graph_itself_a_client_says_that_it_is_overdue() -> None:
     ended = await graph.ainvoke(Command(resume={"overdue": True}), config("t"), context=settings)
     assert ended["messages"][-1].text.endswith("- Assumed, since nobody answered: Which? — the first")
     assert ended["outcome"]["receipt"]["questions"][0]["by"] == "policy"
+
+
+@pytest.mark.parametrize("at", ["question", "plan"])
+async def test_on_the_graph_itself_overdue_changes_nothing_before_its_time(at: str) -> None:
+    """X16: at a question and at a plan, however often it is said; then a person's answer counts."""
+    first = ask_user("Which?") if at == "question" else submit_plan([step("s1")])
+    replies = [first, answer("so")] if at == "question" else [first]
+    roles: Any = {"triage": replies, "execute": {"s1": [said("s1", "done")]}}
+    graph = build_graph(ScriptedModel(roles=roles)).compile(checkpointer=InMemorySaver())
+    settings = Settings(on_question="assume", question_seconds=3600, verification="claimed")
+    asked = await graph.ainvoke({"messages": [HumanMessage("do it")]}, config("t"), context=settings)
+    for _ in range(2):
+        state = await graph.ainvoke(Command(resume={"overdue": True}), config("t"), context=settings)
+        (shown,) = state["__interrupt__"]
+        assert shown.value == asked["__interrupt__"][0].value
+    ended = await graph.ainvoke(Command(resume="approve"), config("t"), context=settings)
+    rows = ended["outcome"]["receipt"]["questions" if at == "question" else "approvals"]
+    assert [row["by"] for row in rows] == ["user"]
+
+
+@pytest.mark.parametrize("given", [{"messages": []}, {"overdue": True}, {"messages": [AIMessage("Hm.", id="hm")]}])
+async def test_an_input_that_says_nothing_leaves_a_question_open(given: dict[str, Any]) -> None:
+    """C02: as a server's cron job sends it; also after an answer that was typed, which is not taken for a new one."""
+    model = ScriptedModel(roles={"triage": [ask_user("Which?"), ask_user("When?"), answer("so")]})
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    for words, question in (("do it", "Which?"), ("the red one", "When?")):
+        await graph.ainvoke({"messages": [HumanMessage(words)]}, config("t"))
+        state = await graph.ainvoke(given, config("t"))
+        (shown,) = state["__interrupt__"]
+        assert (shown.value["question"], shown.value["problem"]) == (question, None)
+    ended = await graph.ainvoke(Command(resume="today"), config("t"))
+    assert [row["answer"] for row in ended["outcome"]["receipt"]["questions"]] == ["the red one", "today"]
 
 
 @pytest.mark.parametrize("seconds", [3600, 1e12, 1e308])
