@@ -383,7 +383,7 @@ def handover_text(values: Mapping[str, Any], step: Mapping[str, Any], today: str
 def _plain_conversation(values: Mapping[str, Any]) -> str:
     """Render the newest of the conversation before this request, a speaker's name before each message."""
     sayings = dialogue(conversation_before(values))
-    return "\n".join(f"{'User' if each.by_user else 'Assistant'}: {each.text}" for each in sayings)
+    return "\n".join(f"{each.by.capitalize()}: {each.text}" for each in sayings)
 
 
 def _quoted(text: str) -> str:

@@ -6,8 +6,9 @@ What was observed is not in it: see `earlier_index`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from donewhen.prompts import brief, section
 from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, SPEECH_PREFIX, TASK
@@ -24,9 +25,9 @@ SAID_CHARS, QUESTION_CHARS, PLAN_CHARS, RESULT_CHARS = 2_000, 1_000, 600, 300
 
 @dataclass(frozen=True)
 class Saying:
-    """A part of the dialogue, and whether a person said it."""
+    """A part of the dialogue, and who said it; `system` is the application around the agent, or a client."""
 
-    by_user: bool
+    by: Literal["user", "assistant", "system"]
     text: str
 
 
@@ -47,12 +48,9 @@ def dialogue(messages: Sequence[BaseMessage]) -> list[Saying]:
 
 
 def dialogue_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
-    """Render the dialogue in tags; what the agent said is framed as data, what people said is not."""
+    """Render the dialogue in tags; only what people said is not framed as data."""
     return brief(
-        *(
-            section("user" if saying.by_user else "assistant", saying.text, "" if saying.by_user else fence)
-            for saying in dialogue(messages)
-        )
+        *(section(saying.by, saying.text, "" if saying.by == "user" else fence) for saying in dialogue(messages))
     )
 
 
@@ -64,25 +62,27 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
     message = messages[place]
     text = message.text.strip()
     if isinstance(message, HumanMessage):
-        return Saying(True, with_name(message.name, _cut(text, SAID_CHARS)))
+        return Saying("user", with_name(message.name, _cut(text, SAID_CHARS)))
+    if isinstance(message, SystemMessage):
+        return Saying("system", _cut(text, SAID_CHARS)) if text else None
     if isinstance(message, ToolMessage):
         if message.additional_kwargs.get(OWN_WORDS) or not text:
             return None
         if message.name == TASK:
-            return Saying(False, f"(a step) {_cut(text, RESULT_CHARS)}")
+            return Saying("assistant", f"(a step) {_cut(text, RESULT_CHARS)}")
         typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
         by = message.additional_kwargs.get(ANSWERED_BY)
-        return None if typed else Saying(True, with_name(by, _cut(text, SAID_CHARS)))
+        return None if typed else Saying("user", with_name(by, _cut(text, SAID_CHARS)))
     if not isinstance(message, AIMessage) or str(message.id).startswith(SPEECH_PREFIX):
         return None
     if not message.tool_calls:
-        return Saying(False, _cut(text, SAID_CHARS)) if text else None
+        return Saying("assistant", _cut(text, SAID_CHARS)) if text else None
     name = message.tool_calls[0]["name"]
     if name == TASK or text in asked:
         return None
     asked.add(text)
     plan = f"(a plan) {_cut(' '.join(text.split()), PLAN_CHARS)}" if name == PLAN_ACTION else ""
-    return Saying(False, plan or _cut(text, QUESTION_CHARS))
+    return Saying("assistant", plan or _cut(text, QUESTION_CHARS))
 
 
 def _cut(text: str, most: int) -> str:
