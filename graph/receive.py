@@ -35,7 +35,7 @@ from donewhen.graph.tools.effects import Place, writes_of_request
 from donewhen.graph.tools.program import programs_problem
 from donewhen.state.channels import VERSION, Json, RunState
 from donewhen.state.errors import ConfigError
-from donewhen.state.language.texts import known_language, say, says_continue
+from donewhen.state.language.texts import known_language, say, say_why, says_continue
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan, revision_of
 from donewhen.state.plan.planning import mode_row, plan_anew, plan_request
@@ -96,8 +96,10 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     update["messages"] = [*changed, *update["messages"]]
     emit(runtime, "goal", text=goal[:2000], message=update["request"])
     files = blocks_of(messages[-1]) if messages else []
+    unsaid = say_why(update["language"], "no_request") if messages and typed_reply(messages) is None else None
     problem = (
-        goal_problem(goal, with_files=bool(files))
+        unsaid
+        or goal_problem(goal, with_files=bool(files))
         or executor_problem(settings.executor, deps.executors)
         or _schema_problem(settings)
     )
@@ -286,7 +288,7 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     """
     messages = list(state.get("messages") or ())
     at = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), None)
-    if at is None or at + 1 == len(messages):
+    if at is None or at + 1 == len(messages) or at < _place_of(state.get("request"), messages):
         return messages
     known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads lack the id
     if (clean_text(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
@@ -296,8 +298,13 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
 
 def _cleaned(messages: Sequence[AnyMessage], received: str | None) -> list[AnyMessage]:
     """Clean the messages that came since the request before, whose id is `received`: those until it were clean then."""
-    at = next((at for at in reversed(range(len(messages))) if messages[at].id == received), -1) if received else -1
+    at = _place_of(received, messages)
     return [*messages[: at + 1], *map(clean_message, messages[at + 1 :])]
+
+
+def _place_of(id: str | None, messages: Sequence[AnyMessage]) -> int:
+    """Return the place of the message with this id; -1 if there is none."""
+    return next((at for at in reversed(range(len(messages))) if id and messages[at].id == id), -1)
 
 
 def clean_message(message: AnyMessage) -> AnyMessage:

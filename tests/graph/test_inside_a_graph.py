@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.store.base import GetOp
 from langgraph.store.memory import InMemoryStore
@@ -25,6 +25,7 @@ from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step,
 from tests.kit.runs import config, said, scripted, step
 
 MESSAGES = Annotated[list[AnyMessage], add_messages]
+NO_REQUEST = "There is no new message from the user since the last request. Say what you want done."
 
 
 @dataclass
@@ -457,7 +458,31 @@ async def test_what_was_worked_on_is_no_request_again() -> None:
     """A graph that remembers is not made to do its last request once more by a message of somebody else."""
     outer = around(build_graph(scripted(answer("Hello!"))).compile(checkpointer=True))
     await outer.ainvoke({"messages": "greet me"}, config("t"))
-    out = await outer.ainvoke({"messages": [AIMessage("What else?")]}, config("t"))
+    for others in ([AIMessage("What else?")], [SystemMessage("facts")], []):
+        out = await outer.ainvoke({"messages": others}, config("t"))
+        assert out["messages"][-1].text == NO_REQUEST
+
+
+async def test_a_second_pass_of_the_node_says_that_nothing_new_was_asked() -> None:
+    """Q05: a loop in the graph around runs the node again with the request that it has worked on."""
+    agent = build_graph(scripted(answer("Hello!")), settings={"language": "es"}).compile(checkpointer=True)
+    builder = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent")
+    builder.add_conditional_edges("agent", lambda state: "agent" if len(state["messages"]) < 4 else END)
+    out = await builder.compile(checkpointer=InMemorySaver()).ainvoke({"messages": "greet me"}, config("t"))
+    expected = "No hay ningún mensaje nuevo del usuario desde la última petición. Diga qué quiere que se haga."
+    assert [message.text for message in out["messages"]] == ["greet me", "Hello!", expected, expected]
+
+
+async def test_a_message_of_others_alone_is_no_request() -> None:
+    """S03: neither is the first message of a thread, nor none on a thread that has ended; only a blank one is empty."""
+    agent = Agent(scripted(answer("Hello!")), storage="memory:")
+    for others in ([AIMessage("What else?")], [SystemMessage("facts")]):
+        out = await agent.graph.ainvoke({"messages": others}, config("first"))
+        assert (out["outcome"]["code"], out["messages"][-1].text) == ("bad_goal", NO_REQUEST)
+    await agent.graph.ainvoke({"messages": "greet me"}, config("t"))
+    out = await agent.graph.ainvoke({"messages": []}, config("t"))
+    assert out["messages"][-1].text == NO_REQUEST
+    out = await agent.graph.ainvoke({"messages": " "}, config("t"))
     assert out["messages"][-1].text == "The goal is empty. Say what you want done."
 
 
