@@ -52,6 +52,8 @@ class Work(ABC, Generic[Change]):
     """The domain tools that may be called."""
     claimed: str = ""
     """The result of a claim that was sent back, for a claim that names none."""
+    replies: bool = False
+    """True if the reply is to what a person said about a plan."""
     prints: bool = True
     """True if the model made no tool call so far, so that a decision may stand in its text."""
     speech: SpeechStream | None = None
@@ -184,7 +186,8 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
     work.speech, work.prints = reply.speech, not calls_natively(question.messages)
     message = await aside(written, partial(storable_reply, written))
     printed = work.prints and not role.writes
-    read = partial(read_reply, written, work.legal, work.tools, printed=printed, result=work.claimed)
+    read = partial(read_reply, written, work.legal, work.tools, printed=printed)
+    read = partial(read, result=work.claimed, replies=work.replies)
     outcome = await aside(written, read)
     if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
         cut = reached_limit(written)

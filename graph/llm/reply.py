@@ -102,12 +102,19 @@ class _ReplyCall:
 
 
 def read_reply(
-    message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True, result: str = ""
+    message: AIMessage,
+    legal: Sequence[str],
+    toolbox: Toolbox | None = None,
+    *,
+    printed: bool = True,
+    result: str = "",
+    replies: bool = False,
 ) -> Decision | UnusableReply:
     """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called.
 
     `printed`: accept a decision in the text, as for models that made no tool call so far.
     `result`: the result of a claim that was sent back, for a claim that names none.
+    `replies`: the speech beside a plan replies to what a person said, so it is the plan's `speak` if that has none.
     """
     text = clean_text(str(message.text))
     calls, speech, problems = _native_calls(message), prose(text, None), []
@@ -131,6 +138,9 @@ def read_reply(
         if result and call.name in CLAIMS and isinstance(call.args, Mapping) and not call.args.get("result"):
             call.args = {**call.args, "result": result}
         _check_call(call, legal, toolbox, speech)
+    if replies and speech and [call.name for call in calls] == ["submit_plan"] and not calls[0].problems:
+        said = str(calls[0].args.get("speak") or "").strip()
+        calls[0].args, speech = {**calls[0].args, "speak": said or speech}, speech if said else ""
     if calls:
         speech = "\n".join(filter(None, [speech, *(call.spoken for call in calls if call.spoken not in speech)]))
         return _choose(calls, toolbox, speech, native)

@@ -5,11 +5,23 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.types import Command
 
 from donewhen import Agent
 from donewhen.hooks import Hooks, Refuse
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, accept_plan, answer, ask_user, audit, consent, decline, give_up, submit_plan
+from donewhen.testing import (
+    ScriptedModel,
+    accept_plan,
+    answer,
+    ask_user,
+    audit,
+    consent,
+    decline,
+    give_up,
+    reply,
+    submit_plan,
+)
 from tests.kit.runs import Outbox, config, drawn, said, step
 from tests.kit.storage.cases import fresh_url
 
@@ -310,3 +322,40 @@ async def test_consent_in_own_words_starts_a_schedule() -> None:
         names = [(row["decision"], row["name"], row["answered_by"]) for row in (run.receipt or {})["approvals"]]
         assert names == [("say", "boss:bo", "boss"), ("say", "boss:ann", "boss"), ("approve", "boss:ann", "boss")]
         assert [schedule.approved_by for schedule in await agent.schedules.list()] == ["boss:ann"]
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_prose_beside_the_plan_after_words_counts_as_its_speak(other: bool) -> None:
+    """C11, S02: a planner that answers in prose and submits the plan, the same or another, is read above the plan; its
+    words are streamed in the end as `speak` is, so no client shows them twice. A `speak` of its own goes before them.
+    """
+    new = submit_plan([step("s1", "Send it by fax" if other else "Send it by mail")])
+    again = submit_plan([step("s1", "Send it by post")], speak="As you like.")
+    model = planner(reply("A fax is free.", [new]), reply("Hm.", [again]))
+    agent = Agent(model, storage="memory:")
+    await agent.start("Send it", thread_id="t")
+    ask: Any = Command(resume="What does it cost?")
+    stream = agent.graph.astream(ask, config("t"), stream_mode="custom", subgraphs=True)
+    events = [event async for _, event in stream]
+    run = await agent.get("t")
+    assert run.pending[0]["text"].startswith("A fax is free.\n\n# Plan")
+    assert "A fax is free." in str(run)
+    heard = {e["id"]: e.get("argument") for e in events if e["type"] == "speech"}
+    for event in events:
+        if event["type"] == "speech_restarted":
+            heard.pop(event["id"])
+    assert [*heard.values()] == ["submit_plan.speak"]
+    messages = (await agent.graph.aget_state(config("t"))).values["messages"]
+    assert [message.text for message in messages].count("A fax is free.") == 1
+    run = await agent.resume(run, "By post")
+    assert run.pending[0]["text"].startswith("As you like.\n\n")
+    assert "Hm." not in run.pending[0]["text"]
+    assert (await agent.resume(run, "approve")).status == "answered"
+    model.assert_exhausted()
+
+
+async def test_prose_beside_the_first_plan_is_not_in_its_question() -> None:
+    """U1: what a planner says before it plans is streamed, and is no part of the question."""
+    model = ScriptedModel(roles={"triage": [reply("Let me plan.", [submit_plan([step("s1")])])]})
+    run = await Agent(model, storage="memory:").start("Send it")
+    assert "Let me plan." not in run.pending[0]["text"]
