@@ -22,6 +22,10 @@ from typing_extensions import TypedDict
 
 from donewhen import Agent, ConfigError, Settings, StaleAnswer, build_graph
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
+
+
+from donewhen.clients import read_all, store_label
+from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 MESSAGES = Annotated[list[AnyMessage], add_messages]
@@ -520,3 +524,27 @@ async def test_other_keys_of_the_state_around_are_not_read() -> None:
     ended = await office.ainvoke(Command(resume="the red one"), config("t"))
     assert ended["outcome"]["status"] == "answered"
     assert {key: ended[key] for key in own} == own
+
+
+@pytest.mark.parametrize("thread", ["1", "a.b/c"])
+async def test_what_a_run_leaves_in_the_store_around_is_found_by_its_thread(thread: str) -> None:
+    """What docs/embedding.md says on deleting: all of a thread, and nothing else."""
+
+    def send(to: str) -> str:
+        """Send."""
+        return "sent"
+
+    store, other = InMemoryStore(), ("donewhen", "effects", "2")
+    work = [call("send", to="ann"), finish_step("done", evidence=["s1.1"])]
+    model = scripted(submit_plan([step("s1", tools=["send"])]), {"s1": work}, deliver=())
+    outer = around(build_graph(model, [send], settings={"confirm": "never"}).compile(), store=store)
+    out = await outer.ainvoke({"messages": "send it to ann"}, config(thread))
+    if "__interrupt__" in out:
+        await outer.ainvoke(Command(resume="approve"), config(thread))
+    await store.aput(other, "key", {"of": "another thread"})
+    assert len(await read_all(store, ("donewhen",))) > 1
+    spaces = await store.alist_namespaces(prefix=("donewhen", "*", store_label(thread)), max_depth=3)
+    for space in spaces:
+        for item in await read_all(store, space):
+            await store.adelete(item.namespace, item.key)
+    assert [item.namespace for item in await read_all(store, ("donewhen",))] == [other]
