@@ -42,7 +42,8 @@ def draw_pause(pause: OpenPause, terminal: Terminal, *, seen: bool = False, fiel
     left out, because they are asked one by one.
     """
     if isinstance(pause, PlanPause):
-        texts = [each for each in (pause.reply, "" if seen else pause.plan.get("speak")) if each]
+        told = seen and (pause.reply or pause.problem)  # what was said to the plan was read with it
+        texts = [each for each in (pause.reply, "" if told else pause.plan.get("speak")) if each]
         speech: list[RenderableType] = [part for each in texts for part in (AnswerText(str(each)), ShownText(""))]
         question = pause.wording()
         if seen:

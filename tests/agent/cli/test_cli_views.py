@@ -208,6 +208,19 @@ def test_a_plan_is_drawn_once_in_a_conversation() -> None:
     assert "A day." in said[1]
 
 
+def test_what_is_said_to_the_same_plan_again_is_drawn() -> None:
+    """Q15: a planner that submits the plan again, with words to it, is read; the plan itself is not drawn again."""
+    where, first = screen(), pending("plan")
+    person, said = Person(where, typing("y", "y", "y")), list[str]()
+    again = {**first, "plan": {**first["plan"], "speak": "It is free."}}
+    for shown in (first, again, {**again, "problem": "What should be different?"}):
+        at = len(written(where))
+        person.ask(shown)
+        said.append(written(where)[at:])
+    assert ["It is free." in text for text in said] == [False, True, False]
+    assert [first["plan"]["title"] in text for text in said] == [True, False, False]
+
+
 def test_what_is_not_possible_is_not_offered() -> None:
     """D03: while nothing is planned, no key plans anew."""
     prompts: list[str] = []
