@@ -21,11 +21,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from donewhen import Agent, ConfigError, Settings, StaleAnswer, build_graph
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
-
-
 from donewhen.clients import read_all, store_label
-from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 MESSAGES = Annotated[list[AnyMessage], add_messages]
