@@ -27,10 +27,12 @@ LATER: Any = {202: {"headers": {"Location": {"description": "The run as it stand
 
 
 class Answer(BaseModel):
-    """The answer to the question with this id."""
+    """The answer to the question with this id, as its page has shown it."""
 
     id: str
     answer: Any
+    meanwhile: list[dict[str, str]] = []
+    """What the question had as such when it was shown."""
 
 
 def nobody(_: Request) -> str:
@@ -113,10 +115,11 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
         user: Annotated[str, Depends(user_of)],
         others: Annotated[set[str], Depends(closed_to)],
     ) -> dict[str, Any]:
-        """`{id, answer}` with the id of what is asked: it is for that, however late or often it comes."""
+        """`{id, answer, meanwhile?}` with what the page of the question has shown: a yes counts only for that."""
         if body.id in others:
             raise UnknownThread(f"thread {thread!r} asks you nothing with the id {body.id!r}")
-        return {"thread": await agent.submit_answer(thread, body.answer, question=body.id, by=user)}
+        shown = {"id": body.id, "meanwhile": body.meanwhile}
+        return {"thread": await agent.submit_answer(thread, body.answer, question=shown, by=user)}
 
     return app
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import Request
 
 from donewhen import Agent
@@ -152,6 +153,40 @@ async def test_one_person_alone_approves_what_others_ask_for(tmp_path: Path) -> 
         assert receipt is not None
         assert [row.get("name") for row in receipt["approvals"]] == ["chef:eva"]
     assert len(outbox.sent) == 1
+
+
+@pytest.mark.parametrize("answer", ["approve", "reject"])
+async def test_words_said_since_a_page_was_shown_make_its_approval_stale_but_no_rejection(
+    tmp_path: Path, answer: str
+) -> None:
+    """S01, C04: an approval counts only with the words of others that its page has shown; a no needs none."""
+    outbox = Outbox()
+    settings: Any = {"answered_by": {"plan": "chef"}, "when_busy": "next_round"}
+    agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db", settings=settings)
+    app = create(agent, user_of)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        client.headers["x-user"], chef = "ann", {"x-user": "chef:eva"}
+        thread = (await client.post("/goals", json={"goal": "do it"})).json()["thread"]
+        await events(client, thread)
+        path = f"/goals/{thread}/answers"
+        (question,) = (await client.get("/questions", headers=chef)).json()["questions"]
+        page = {"id": question["id"], "meanwhile": question["meanwhile"]}
+        words = {"id": question["id"], "answer": "Please do not send it"}
+        assert (await client.post(path, json=words)).status_code == 409
+        for stale in (page, {"id": question["id"]}):
+            refused = await client.post(path, json={**stale, "answer": "approve"}, headers=chef)
+            assert (refused.status_code, refused.json().get("error")) == (409, "StaleAnswer")
+            assert "Please do not send it" in refused.json()["text"]
+        if answer == "approve":
+            (question,) = (await client.get("/questions", headers=chef)).json()["questions"]
+            page["meanwhile"] = question["meanwhile"]
+        assert (await client.post(path, json={**page, "answer": answer}, headers=chef)).status_code == 202
+        await events(client, thread)
+        assert len(outbox.sent) == (answer == "approve")
 
 
 async def test_who_is_asked_one_question_answers_no_other_and_hears_that_theirs_is_answered(tmp_path: Path) -> None:
