@@ -15,7 +15,7 @@ from donewhen.agent.config import Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage, parse_url
 from donewhen.agent.storage.engines import Location
-from donewhen.agent.work.thread_rows import list_threads
+from donewhen.agent.work.thread_rows import list_threads, read_info
 from donewhen.clients import DEMO, moments_text
 from donewhen.types import ThreadInfo
 
@@ -115,7 +115,12 @@ class StorageView:
 
         async def find() -> list[ThreadInfo]:
             storage = open_storage(self.config.storage, key=self.config.key)
-            return await list_threads(storage, MOST_MATCHES if thread else 1, status=states, prefix=thread or "")
+            found = await list_threads(storage, MOST_MATCHES if thread else 1, status=states, prefix=thread or "")
+            if thread and found.cursor:  # the one with this id may be among those that were left out
+                async with storage.reader() as (_, store):
+                    row = await store.threads.get(thread)
+                return [read_info(thread, row)] if row else found
+            return found
 
         if not self.readable():
             named = f"there is no thread {thread!r}: " if thread else ""

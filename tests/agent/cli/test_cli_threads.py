@@ -92,6 +92,28 @@ def test_a_thread_is_named_by_its_beginning(shell: Shell, tmp_path: Path) -> Non
     assert shell("show", "b").exit_code == Exit.USAGE
 
 
+async def test_a_whole_id_is_that_thread_however_many_others_begin_with_it(shell: Shell) -> None:
+    """L9: all of them changed later; each command that names a thread finds it."""
+    url = f"sqlite:///{shell.home / 'runs.db'}"
+    async with Agent("demo", storage=url) as agent:
+        await agent.start("hello", thread_id="w/1", settings={"confirm": "writes"})
+        async with agent.storage.writer() as (_, store):
+            row = await store.threads.get("w/1")
+            assert row
+            for n in range(110):
+                await store.threads.put(f"w/1{n}", {**row, "updated": f"2999-01-01T00:00:00.{n:03}+00:00"})
+    said = {}
+    for command in ("show", "receipt", "watch", "cancel", "resume", "delete"):
+        words = [command, "w/1", *(["--yes"] if command == "delete" else [])]
+        done = await asyncio.to_thread(shell, *words, "--storage", url)
+        said[command] = "several threads" in done.stderr
+    assert not any(said.values()), said
+    async with Agent("demo", storage=url) as agent:
+        assert len(await agent.threads(limit=200)) == 110
+    many = await asyncio.to_thread(shell, "show", "w/", "--storage", url)
+    assert "several threads begin with 'w/'" in many.stderr
+
+
 def test_a_thread_goes_on_with_another_model_and_folder(shell: Shell, tmp_path: Path) -> None:
     """L9: where the folder was moved, or the first model was the wrong one."""
     start(shell, "mine")
