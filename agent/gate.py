@@ -43,21 +43,22 @@ class NotAsked(ResumeError):
         """`values`: their answers to what others are asked; `unread`: what is wrong with their other ones."""
         words = "\n".join(filter(None, map(words_in, values)))
         ids = [pause.id for pause in asked]
-        super().__init__(_name_each({**unread, ids[0]: asked[0].for_others()}), [*unread, *ids])
+        asks = _name_each({**unread, ids[0]: asked[0].for_others()})
+        has_files = any(map(is_message, values))  # its images and files are no words, which alone are kept
+        files = f" {say(asked[0].spoken, 'unclear', 'files_not_kept')}" if has_files else ""
+        super().__init__(f"{asks}{files}", [*unread, *ids])
         self.words: str = words
         """What they say; "" if they pressed buttons."""
         self.said: str = name_of_words(run.request, ids, by, words)
         """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
-        self._kept: str = say(asked[0].spoken, "unclear", "message_kept")
-        if any(map(is_message, values)):  # its images and files are no words, which alone are kept
-            self._kept += f" {say(asked[0].spoken, 'unclear', 'files_not_kept')}"
+        self._kept: str = f"{asks} {say(asked[0].spoken, 'unclear', 'message_kept')}{files}"
         self.add_note(
             f"answer with by={asked[0].answered_by!r}; tell({run.thread_id!r}, …, by=…) keeps the words of others"
         )
 
     def kept(self) -> ResumeError:
         """Return the error for words that are kept."""
-        return ResumeError(f"{self} {self._kept}", self.pending)
+        return ResumeError(self._kept, self.pending)
 
 
 def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, Seen]:

@@ -146,8 +146,10 @@ async def test_a_message_with_a_picture_is_an_answer_at_every_pause(by_worker: b
         assert shown(model.requests[-1]) == [IMAGE, BY_ADDRESS]
         assert "like\nthat" in model.requests[-1].text
         if by_worker:
-            with pytest.raises(ResumeError, match=r"is kept.*Pictures and files are not: send them with"):
+            with pytest.raises(ResumeError, match=r"is kept.*Pictures and files are not kept: send them with"):
                 await agent.submit_answer("t", [{"type": "text", "text": "it is broken"}, OTHER], by="mira")
+            with pytest.raises(ResumeError, match=r"from: operator\. Pictures and files are not kept: send them with"):
+                await agent.submit_answer("t", [OTHER], by="mira")
         run = await agent.resume("t", [{"type": "text", "text": "see the scratch"}, OTHER], by="mira")
         assert (run.status, run.pending[0]["answered_by"]) == ("waiting", "operator")
         assert "mira wrote meanwhile: “see the scratch”" in run.pending[0]["text"]
