@@ -1062,7 +1062,7 @@ async def test_an_approval_is_for_the_request_that_was_shown(
         with pytest.raises(ToolMissing, match=why) as refused:
             await answer(changed, run)
         assert str(refused.value).startswith(why)
-        assert "needs refund as before: answer with the former tool (of an HTTP API: the former document)" in str(
+        assert "needs refund as before: take the former tool (of an HTTP API: the former document)" in str(
             refused.value
         )
         assert sent == []

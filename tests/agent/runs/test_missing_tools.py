@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.a2a.server import a2a_app
-from donewhen.errors import ThreadWaiting, ToolMissing
+from donewhen.errors import StaleAnswer, ThreadWaiting, ToolMissing
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step
 from tests.kit.forking import forks
@@ -210,6 +210,9 @@ async def test_a_worker_leaves_an_answer_to_one_that_has_the_tool(tmp_path: Path
         info = await lacking.info(thread)
         assert (info.status, info.queue) == ("queued", "agents")
         assert "needs take" in info.problem
+        assert "or cancel the run; while no answer is queued, " in info.problem
+        with pytest.raises(StaleAnswer, match="was answered"):  # what the problem offers only before
+            await lacking.submit_answer(thread, "reject")
     rest = ScriptedModel(roles={"execute": {"s1": [finish_step("taken", ("s1.1", "took an apple"))]}})
     async with Agent(rest, [take], storage=storage) as agent, agent.worker():
         *_, (event, _) = [each async for each in agent.watch(thread)]
