@@ -1,5 +1,6 @@
 """Receipts that travel: every byte and every line that is changed, dropped or moved is found, without a database."""
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -294,6 +295,20 @@ async def test_who_computes_the_hashes_again_is_found_by_the_signature(tmp_path:
 def test_nothing_that_is_given_to_verify_raises(given: str | bytes) -> None:
     """R: what is no receipt is said to be none."""
     assert not verify_receipt(given).ok
+
+
+async def test_all_receipts_of_a_thread_come_oldest_first_by_the_page() -> None:
+    """The program of docs/receipts.md, with as many requests as leave no order to chance."""
+    page = (ROOT / "docs" / "receipts.md").read_text(encoding="utf-8")
+    program = page.partition("All of a thread")[2].partition("```python\n")[2].partition("```")[0]
+    model = ScriptedModel(roles={"triage": [answer("Four.")] * 6})
+    async with Agent(model, storage="memory:") as agent:
+        for n in range(6):
+            run = await agent.start(f"question {n}", thread_id="t")
+        names: dict[str, Any] = {"agent": agent, "run": run, "export_receipt": export_receipt}
+        await eval(compile(program, "receipts.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    bodies = [line["body"] for text in names["texts"] for line in json.loads(text)["lines"]]
+    assert [body["goal"] for body in bodies if "goal" in body] == [f"question {n}" for n in range(6)]
 
 
 def test_another_program_checks_it_by_the_page(shell: Shell, tmp_path: Path) -> None:
