@@ -210,7 +210,7 @@ async def test_a_worker_leaves_an_answer_to_one_that_has_the_tool(tmp_path: Path
         info = await lacking.info(thread)
         assert (info.status, info.queue) == ("queued", "agents")
         assert "needs take" in info.problem
-        assert "or cancel the run; while no answer is queued, " in info.problem
+        assert "or cancel the run; unless an answer is queued, " in info.problem
         with pytest.raises(StaleAnswer, match="was answered"):  # what the problem offers only before
             await lacking.submit_answer(thread, "reject")
     rest = ScriptedModel(roles={"execute": {"s1": [finish_step("taken", ("s1.1", "took an apple"))]}})
