@@ -122,7 +122,7 @@ def receipt_lines(conversation: "Conversation") -> Iterator[tuple[str, Json]]:
             yield name, found
     yield "spent", {"spent": receipt["spent"], "meter": receipt["meter"]}
     outcome = {name: value for name, value in (run.outcome or {}).items() if name != "receipt"}
-    yield "outcome", outcome
+    yield "outcome", {**outcome, **({"ended": receipt["ended"]} if "ended" in receipt else {})}
 
 
 def _observation_line(entry: Mapping[str, Any]) -> Json:

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit, emit_note, emit_verdicts, now, thread_of
+from donewhen.graph.events import emit, emit_note, emit_verdicts, moment, now, thread_of
 from donewhen.graph.llm.ask import ModelRequest
 from donewhen.graph.llm.briefs import delivery_brief, profile_text
 from donewhen.graph.llm.history import observation_limit
@@ -266,6 +266,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     spent = context.spent
     whole = {**values, "spent": add(state.get("spent"), spent)}
     final = await run_in_thread(partial(receipt, whole, settings, status, code))
+    final["ended"] = moment()
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=final["meter"])
@@ -490,6 +491,7 @@ def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> 
     """Return an update that cancels a run whose full receipt cannot be made; plan and steps are left out."""
     values = {key: value for key, value in state.items() if key not in ("plan", "steps", "approval", "pending")}
     final = receipt(values, settings, "cancelled", "cancelled")
+    final["ended"] = moment()
     text = _summarize(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
     seen = {"missing": [], "looked": final["looked"], "changed": final["changed"]}
     outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, **seen, "receipt": final}

@@ -302,6 +302,8 @@ class Receipt(TypedDict):
     goal: str
     status: Status
     code: str
+    ended: NotRequired[str]
+    """When the request ended: ISO 8601, UTC; older receipts lack it."""
     plan: PlanRow | None
     schedule: dict[str, Any] | None
     verification: Literal["claimed", "grounded", "audited", "judged"]

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,20 @@ async def test_who_computes_the_hashes_again_is_found_by_the_signature(tmp_path:
 def test_nothing_that_is_given_to_verify_raises(given: str | bytes) -> None:
     """R: what is no receipt is said to be none."""
     assert not verify_receipt(given).ok
+
+
+async def test_a_receipt_says_when_its_request_ended() -> None:
+    """Of an answer without any call, too, in UTC."""
+    model = ScriptedModel(roles={"triage": [answer("Four.")]})
+    async with Agent(model, storage="memory:") as agent:
+        before = datetime.now(UTC).replace(microsecond=0)
+        first = await agent.start("two and two?", thread_id="t")
+        assert first.receipt
+        ended = datetime.fromisoformat(first.receipt["ended"])
+        assert before <= ended <= datetime.now(UTC)
+        assert ended.utcoffset() == timedelta(0)
+        *_, outcome = json.loads(await export_receipt(agent, "t"))["lines"]
+        assert (outcome["kind"], outcome["body"]["ended"]) == ("outcome", first.receipt["ended"])
 
 
 async def test_all_receipts_of_a_thread_come_oldest_first_by_the_page() -> None:
