@@ -260,7 +260,8 @@ def _read_answer(
     given, by = read_signed(value)
     answer = pause.read(given)
     if not pause.counts(answer, by or ""):
-        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if hears and words_in(given) else ""
+        is_kept = hears and (words_in(given) or is_message(given))
+        kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if is_kept else ""
         return f"{pause.for_others()}{kept}", "user"
     return answer, "policy" if by == YES else "user"
 

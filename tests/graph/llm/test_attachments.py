@@ -153,6 +153,8 @@ async def test_a_message_with_a_picture_is_an_answer_at_every_pause(by_worker: b
         run = await agent.resume("t", [{"type": "text", "text": "see the scratch"}, OTHER], by="mira")
         assert (run.status, run.pending[0]["answered_by"]) == ("waiting", "operator")
         assert "mira wrote meanwhile: “see the scratch”" in run.pending[0]["text"]
+        run = await agent.resume("t", [IMAGE], by="mira")
+        assert run.problem.startswith("This waits for an answer from: operator. Your message is kept")
         run = await said("approve", by="operator")
         assert run.status == "completed"
         assert shown(next(each for each in reversed(model.requests) if each.role == "execute")) == [
