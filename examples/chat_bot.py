@@ -80,7 +80,11 @@ class Bot:
             return False
         try:
             await self.agent.submit_answer(asked[0], text, question=asked[1])
-        except (StaleAnswer, ThreadBusy):
+        except StaleAnswer:
+            if read_word(text) != "yes":  # a late yes is neither a request nor news for the model
+                return False
+            await show(chat, "That is answered already.")
+        except ThreadBusy:
             return False
         except ResumeError as error:  # a question back, such as "What should be different?"
             await show(chat, str(error))
@@ -107,6 +111,8 @@ class Bot:
                 await self.agent.submit_answer(asked[0], choice, question=asked[1])
             except StaleAnswer:
                 await show(chat, "That is answered already.")
+            except ResumeError as error:  # such as: it waits for somebody else
+                await show(chat, str(error))
 
 
 def model() -> ScriptedModel:

@@ -19,7 +19,7 @@ from donewhen.state.channels import Json
 from donewhen.state.language.texts import say
 from donewhen.state.proof.journal import closing_lines, is_failure
 from donewhen.state.records import JournalEntry, Pause, StepChange, StepRecord
-from donewhen.state.secrets import SecretStream, conceal, hide_known
+from donewhen.state.secrets import SecretStream, conceal, conceal_json, hide_known
 from donewhen.state.settings import Settings
 
 LEVELS = {
@@ -279,12 +279,14 @@ def emit_rest(runtime: Runtime[Settings]) -> None:
 
 
 def send(runtime: Runtime[Settings], event: Json) -> Json:
-    """Send an event that has its place to the `custom` stream, and log it; return it."""
-    type, fields = event["type"], {key: value for key, value in event.items() if key not in PLACE}
+    """Send an event that has its place to the `custom` stream, and log it without credentials; return it."""
+    type = event["type"]
     runtime.stream_writer(event)
     if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
-        said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items() if value not in (None, "", []))
-        _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
+        shown = conceal_json(event)
+        fields = {key: value for key, value in shown.items() if key not in PLACE and value not in (None, "", [])}
+        said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items())
+        _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": shown})
     return event
 
 

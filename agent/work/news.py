@@ -140,7 +140,7 @@ async def store_notification(
         data["questions"] = [
             {
                 **{key: pause.get(key) for key in keys},
-                **{key: pause[key] for key in ("answered_by", "meanwhile") if key in pause},
+                **{key: pause[key] for key in ("answered_by", "language", "meanwhile") if key in pause},
                 "text": pause["text"][:MOST_TEXT],
             }
             for pause in run.pending[:MOST_QUESTIONS]

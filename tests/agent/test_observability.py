@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from donewhen import ConfigError
+from donewhen import Agent, ConfigError
 from donewhen.agent.logs import JsonLines, set_up
-from donewhen.testing import ScriptedModel, answer
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.flows import play
 from tests.kit.places import ROOT
 
@@ -88,6 +88,29 @@ async def test_logs_tell_what_runs_do(caplog: pytest.LogCaptureFixture) -> None:
     assert flow.run.thread_id in caplog.records[0].getMessage()
     line = json.loads(JsonLines().format(caplog.records[-1]))
     assert (line["logger"], line["level"], line["status"]) == ("donewhen.graph", "info", "answered")
+
+
+async def test_no_credential_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """U11: what a person wrote is stored as it is, but the log is for others; arguments and results too."""
+    token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+    def send(text: str) -> str:
+        """Send."""
+        return f"sent {token}"
+
+    caplog.set_level(logging.DEBUG, logger="donewhen")
+    plan = submit_plan([{"content": f"Send {token}", "done_when": "sent", "tools": ["send"]}])
+    work = [call("send", text=token), finish_step(f"sent {token}", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": work}, strict=False)
+    settings: Any = {"confirm": "never", "approvals": "never", "verification": "grounded"}
+    async with Agent(model, [send], storage="memory:", settings=settings) as agent:
+        run = await agent.start(f"send {token}")
+    assert token in run.goal
+    lines = [JsonLines().format(record) for record in caplog.records] + [
+        record.getMessage() for record in caplog.records
+    ]
+    assert any("[redacted]" in line for line in lines)
+    assert not [line for line in lines if token in line]
 
 
 def test_logs_are_set_up_as_asked() -> None:
