@@ -253,7 +253,11 @@ def show_budgets(view: StorageView, day: str | None) -> Exit:
         spent = {each["key"]: each["spent"] for each in row["meter"]}
         limits = {each["key"]: each["limit"] for each in row["meter"] if each["limit"] is not None}
         lines.append(f"{row['scope']:5}  {row['name'] or '–'}  {MeterText(spent, limits).line()}")
-    return view.finish({"budgets": rows}, lines, "Nothing was spent on that day by agents with budgets.")
+    return view.finish(
+        {"budgets": rows},
+        lines,
+        "Nothing was spent on that day, in the zone of DONEWHEN_BUDGETS (UTC), by agents with budgets.",
+    )
 
 
 def show_pending(view: StorageView, owner: str | None, prefix: str, limit: int, cursor: str | None) -> Exit:

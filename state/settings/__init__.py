@@ -210,7 +210,7 @@ class Settings(Options):
     max_tokens: dict[Role, PositiveInt] = Field(
         default={}, description="role → the most tokens of a reply, including reasoning; by default the model's limit"
     )
-    model_retries: int = Field(default=4, ge=0, le=10, description="retries after transient errors")
+    model_retries: int = Field(default=4, ge=0, le=10, description="retries after transient errors, at most 10")
     tool_seconds: float = Field(default=60, gt=0, description="the time limit of one tool call")
     executor_seconds: float = Field(
         default=3600, gt=0, description="the time limit of an executor that works on its own and has none itself"
