@@ -13,7 +13,7 @@ from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, meanwhile_text, named_pauses
 from donewhen.graph.people.answers import OVERDUE, is_overdue, missing_tools, words_in
 from donewhen.graph.people.interjections import name_of_words
-from donewhen.graph.people.pauses import open_pauses
+from donewhen.graph.people.pauses import current_pause, open_pauses, typed_reply
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
@@ -101,8 +101,12 @@ def queued_answers_to(run: Run, row: Json) -> Json:
 
 
 def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
-    """Return the questions in the state of a run at work that an answer can reach: none once its end is decided."""
-    return [] if values.get("ending") else open_pauses(migrate(dict(values)))
+    """Return the questions in the state of a run at work that an answer can reach: none once its end is decided, and
+    not the one for which a typed answer is there.
+    """
+    pauses = [] if values.get("ending") else open_pauses(migrate(dict(values)))
+    typed = current_pause(pauses).id if pauses and typed_reply(values.get("messages") or ()) is not None else ""
+    return [pause for pause in pauses if pause.id != typed]
 
 
 def address_answer(

@@ -77,6 +77,11 @@ class Run:
         """Return what a notebook shows: the same as `str(run)`."""
         return str(self)
 
+    @property
+    def takes_answer(self) -> bool:
+        """True if `resume` takes an answer: none is worked on, and none of this run's work was cut off."""
+        return bool(self.pending and self.pending[0].get("interrupt_id"))
+
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
         """Return the run with this status, and without these questions."""
         left = [pause for pause in self.pending if pause["id"] not in answered]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -273,7 +274,9 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     text, pending = hide_known(text, deps.secrets), state.get("pending")
     results, shut = close_tasks(steps, delivery.language)
     shown = close_pause(state.get("messages") or (), load_pause(pending), "Ended.") if pending else []
-    messages: list[AnyMessage] = [*shown, *results, delivery.message(text)]
+    answer = delivery.message(text)
+    answer.id = answer.id or str(uuid4())
+    messages: list[AnyMessage] = [*shown, *results, answer]
     emit(runtime, "outcome", status=status, code=code, text=text)
     todos: Any = Overwrite(rows)
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
@@ -282,6 +285,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     outcome: Json = {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final}
     return {
         "messages": messages,
+        "last_answer": answer.id,
         "outcome": hide_known(outcome, deps.secrets),
         "steps": merge_records(steps, [shut]),
         "pending": None,
@@ -495,7 +499,8 @@ def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> 
     text = _summarize(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
     seen = {"missing": [], "looked": final["looked"], "changed": final["changed"]}
     outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, **seen, "receipt": final}
-    return {"messages": [AIMessage(text)], "outcome": outcome, "pending": None}
+    answer = AIMessage(text, id=str(uuid4()))
+    return {"messages": [answer], "last_answer": str(answer.id), "outcome": outcome, "pending": None}
 
 
 def _plan_of_request(state: RunState, code: str) -> Json | None:

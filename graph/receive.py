@@ -288,7 +288,8 @@ def with_request_last(state: RunState) -> list[AnyMessage]:
     """
     messages = list(state.get("messages") or ())
     at = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), None)
-    if at is None or at + 1 == len(messages) or at < _place_of(state.get("request"), messages):
+    old = max(_place_of(state.get(key), messages) for key in ("request", "last_answer"))
+    if at is None or at + 1 == len(messages) or at < old:
         return messages
     known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads lack the id
     if (clean_text(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
@@ -302,7 +303,7 @@ def _cleaned(messages: Sequence[AnyMessage], received: str | None) -> list[AnyMe
     return [*messages[: at + 1], *map(clean_message, messages[at + 1 :])]
 
 
-def _place_of(id: str | None, messages: Sequence[AnyMessage]) -> int:
+def _place_of(id: Any, messages: Sequence[AnyMessage]) -> int:
     """Return the place of the message with this id; -1 if there is none."""
     return next((at for at in reversed(range(len(messages))) if id and messages[at].id == id), -1)
 

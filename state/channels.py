@@ -207,6 +207,8 @@ class RunState(TypedDict, total=False):
     """Observations of earlier requests, by ids such as `1:s2.3`, bounded; they can be recalled."""
     displaced: SeldomList
     """Calls with effects of requests whose place later ones took, `by` their numbers; see `calls_of_requests`."""
+    last_answer: str
+    """The id of the message that ended the last request: what stands before it is no new one."""
     conversation_end: str
     """The id of the last message when the request began, if that is not the request's own; else ""."""
     background: SeldomDict

@@ -220,7 +220,7 @@ class _Tasks(TaskStore):
             info = await self._agent.info(task.context_id)
             if info.metadata.get(MARK) == task.id:
                 run = await self._agent.get(task.context_id)
-                if run.status != "running" and run.pending and _shows_question(task, run.pending[0]):
+                if run.takes_answer and _shows_question(task, run.pending[0]):
                     return task
                 if run.status not in STATES and task.status.state not in OPEN:  # another client answered it
                     _set_status(task, TaskState.TASK_STATE_WORKING, [])

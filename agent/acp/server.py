@@ -631,7 +631,7 @@ class AcpAgent:
 
 def _asks(run: Run) -> bool:
     """Return whether a run has a question that `stream_resume` takes an answer to: not beside its work on another."""
-    return bool(run.pending) and run.status != "running"
+    return run.takes_answer
 
 
 async def serve(

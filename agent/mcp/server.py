@@ -27,7 +27,7 @@ INSTRUCTIONS = (
 def describe_run(run: Run) -> dict[str, Any]:
     """Return a run for a host: its answer, or its question and the handle to answer it, which a run at work refuses."""
     row: dict[str, Any] = {"thread_id": run.thread_id, "status": run.status}
-    if run.pending and run.status != "running":
+    if run.takes_answer:
         pause = run.pending[0]
         row |= {"question_id": pause["id"], "kind": pause["kind"], "question": pause["text"]}
         row |= {"options": list(pause.get("options") or ()), "problem": run.problem}

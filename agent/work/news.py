@@ -285,7 +285,7 @@ class Notifier:
                     event["id"],
                     event["subject"],
                     type(error).__name__,
-                    error,
+                    conceal(str(error)),
                 )
                 due = self._time(min(2.0**tries, LONGEST_PAUSE))
                 return due if await self._change(key, {**record, "tries": tries, "due": due}) else None
@@ -294,7 +294,7 @@ class Notifier:
                 event["id"],
                 event["subject"],
                 type(error).__name__,
-                error,
+                conceal(str(error)),
             )
         await self._change(key, None)
         return None

@@ -40,6 +40,7 @@ from donewhen.agent.work.thread_rows import (
 )
 from donewhen.state.channels import Json
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, ToolMissing, UnknownThread
+from donewhen.state.secrets import conceal
 
 POLL = 0.5
 """Seconds between two polls of the queue."""
@@ -321,7 +322,7 @@ class Worker:
             with suppress(DoneWhenError):
                 await self._leave_to_others(thread_id, str(error))
         except Exception as error:
-            _log.warning("%s: %s: %s", thread_id, type(error).__name__, error)
+            _log.warning("%s: %s: %s", thread_id, type(error).__name__, conceal(str(error)))
             with suppress(DoneWhenError):  # then its row says `running`, and a sweep returns it to the queue
                 await self._postpone(thread_id, error)
         finally:
@@ -353,7 +354,7 @@ class Worker:
                 return  # another worker has continued it since, for instance while this one was frozen
             tries = int(row.get("tries") or 0) + 1
             is_final = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
-            problem = f"{type(error).__name__}: {error}"[:500]
+            problem = conceal(f"{type(error).__name__}: {error}")[:500]
             is_left = tries > TRIES or (is_final and status != "waiting")
             due = NEVER if is_left else store.threads.now(2**tries)
             change: Json = {"due": due, "tries": tries, "problem": problem}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 
 from donewhen.graph.clock import SECOND, current_clock, moment_of
@@ -84,13 +85,23 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
 
 
 async def _wait_for_answer(pending: OpenPause, settings: Settings, config: RunnableConfig) -> Any:
-    """Return what the run is resumed with; pause it if there is no answer yet. `OVERDUE` is ignored before its time."""
+    """Return what the run is resumed with; pause it if there is no answer yet.
+
+    `OVERDUE` is ignored before its time, and if an answer came after it: LangGraph gives all values again, in order.
+    """
+    said_overdue = False
     while True:
-        value = wait_for_answer(pending)
+        try:
+            value = wait_for_answer(pending)
+        except GraphInterrupt:
+            if said_overdue and _policy_answers(pending, settings):
+                return OVERDUE
+            raise
         if is_in_outer_graph(config):
             await forget_answer(config)
-        if value != OVERDUE or not pending.asked_at or is_overdue(pending, settings):
+        if value != OVERDUE:
             return value
+        said_overdue = True
 
 
 def policy_seconds(settings: Settings | None) -> float | None:
@@ -102,6 +113,13 @@ def is_overdue(pause: OpenPause, settings: Settings) -> bool:
     """Return whether a question was open so long that the policy of the settings answers it."""
     seconds, asked = policy_seconds(settings), None if pause.to_people else pause.asked_at
     return bool(asked and seconds is not None and moment_of(asked) <= current_clock().now() - seconds * SECOND)
+
+
+def _policy_answers(pause: OpenPause, settings: Settings) -> bool:
+    """Return whether the settings answer a question of which `OVERDUE` is said; without a time, that is believed."""
+    if pause.to_people or settings.on_question == "wait":
+        return False
+    return settings.unattended or not pause.asked_at or is_overdue(pause, settings)
 
 
 def _messages_in(pauses: Sequence[OpenPause], value: Any) -> list[AnyMessage]:
@@ -255,12 +273,12 @@ def _read_answer(
 
     If the question was open for too long, or nobody answers questions at all, the settings answer it.
     """
-    if value == OVERDUE and not pause.to_people and settings.on_question != "wait":
+    if value == OVERDUE and _policy_answers(pause, settings):
         return pause.by_policy(settings), "policy"
     given, by = read_signed(value)
     answer = pause.read(given)
     if not pause.counts(answer, by or ""):
-        is_kept = hears and (words_in(given) or is_message(given))
+        is_kept = hears and (words_in(given) or (is_message(given) and not pause.takes_as_is(given)))
         kept = f" {say(pause.spoken, 'unclear', 'message_kept')}" if is_kept else ""
         return f"{pause.for_others()}{kept}", "user"
     return answer, "policy" if by == YES else "user"

@@ -98,7 +98,7 @@ async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: Runn
     voice = Voice(runtime, language=state["language"], inside=True, ends=not about_plan)
     form = None if about_plan else form_of(state["brief"].get("output_schema"))
     round = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
-    round.replies = about_plan
+    round.replies = about_plan and not round.record["corrections"]
     if plan := round.record["sent_plan"]:
         update = await _take_sent_plan(round.note(sent_plan=None), plan)
     else:

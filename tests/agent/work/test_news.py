@@ -490,3 +490,20 @@ async def test_the_planners_answer_is_news_each_time_also_in_the_same_words() ->
         for words in ("How long?", "no", "How long?", "later", "And at worst?"):
             run = await agent.resume(run, words)
     assert kinds(heard) == ["waiting"] * 4
+
+
+async def test_what_a_receiver_fails_with_is_logged_without_credentials(caplog: pytest.LogCaptureFixture) -> None:
+    """U11, R18: errors of webhooks often carry their address."""
+    token, calls, came_again = "ghp_abcdefghijklmnopqrstuvwxyz0123456789", list[Json](), asyncio.Event()
+
+    def notify(event: Json) -> None:
+        calls.append(event)
+        if len(calls) == 1:
+            raise RuntimeError(f"cannot post with {token}")
+        came_again.set()
+
+    async with Agent(ScriptedModel([answer("ok")]), storage="memory:", notify=notify) as agent, agent.worker():
+        await agent.submit("report", thread_id="t")
+        await asyncio.wait_for(came_again.wait(), 60)
+    assert "cannot post with [redacted]" in caplog.text
+    assert token not in caplog.text

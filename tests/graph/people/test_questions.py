@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
@@ -79,6 +80,38 @@ async def test_on_the_graph_itself_overdue_changes_nothing_before_its_time(at: s
     ended = await graph.ainvoke(Command(resume="approve"), config("t"), context=settings)
     rows = ended["outcome"]["receipt"]["questions" if at == "question" else "approvals"]
     assert [row["by"] for row in rows] == ["user"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_late_answer_counts_though_overdue_was_said_too_early(inside: bool) -> None:
+    """X16, C02: LangGraph gives the early word again before the answer, when it would be due; by ids, too."""
+    graph: Any = build_graph(ScriptedModel(roles={"triage": [ask_user("Which?"), answer("so")]}))
+    if inside:
+        graph = StateGraph(MessagesState, context_schema=Settings).add_node("agent", graph.compile())
+        graph = graph.add_edge(START, "agent")
+    graph = graph.compile(checkpointer=InMemorySaver())
+    patient, due = (Settings(on_question="assume", question_seconds=seconds) for seconds in (3600, 0))
+    await graph.ainvoke({"messages": [HumanMessage("do it")]}, config("t"), context=patient)
+    for word in ({"overdue": True}, {"plan.q1": {"overdue": True}}, {"answers": {"plan.q1": {"overdue": True}}}):
+        state = await graph.ainvoke(Command(resume=word), config("t"), context=patient)
+        assert state["__interrupt__"][0].value["question"] == "Which?"
+    ended = await graph.ainvoke(Command(resume="the red one"), config("t"), context=due)
+    assert ended["messages"][-1].text == "so"
+    assert "the red one" in str(ended["messages"])
+
+
+async def test_words_that_answered_a_question_are_no_new_request() -> None:
+    """P01, C02: an input that says nothing, after a run that typed words had answered, begins nothing with these."""
+    model = ScriptedModel(roles={"triage": [ask_user("Which?"), answer("so"), answer("again")]}, strict=False)
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    for words in ("do it", "the red one"):
+        await graph.ainvoke({"messages": [HumanMessage(words)]}, config("t"))
+    for given in ([], [AIMessage("Hm.")], [SystemMessage("Facts.")]):
+        ended = await graph.ainvoke({"messages": given}, config("t"))
+        assert ended["outcome"]["code"] == "bad_goal"
+        assert ended["outcome"]["text"].startswith("There is no new message")
+    ended = await graph.ainvoke({"messages": [HumanMessage("once more")]}, config("t"))
+    assert ended["messages"][-1].text == "again"
 
 
 @pytest.mark.parametrize("given", [{"messages": []}, {"overdue": True}, {"messages": [AIMessage("Hm.", id="hm")]}])

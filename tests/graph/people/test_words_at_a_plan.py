@@ -359,3 +359,15 @@ async def test_prose_beside_the_first_plan_is_not_in_its_question() -> None:
     model = ScriptedModel(roles={"triage": [reply("Let me plan.", [submit_plan([step("s1")])])]})
     run = await Agent(model, storage="memory:").start("Send it")
     assert "Let me plan." not in run.pending[0]["text"]
+
+
+async def test_prose_beside_a_corrected_plan_is_for_the_runtime() -> None:
+    """C11: what a planner says after its plan was sent back is no answer to the person."""
+    wrong = submit_plan([step("s1", "Send it by fax", tools=["fax"])])
+    new = submit_plan([step("s1", "Send it by fax")])
+    model = planner(reply("A fax is free.", [wrong]), reply("I left the tool out.", [new]))
+    agent = Agent(model, storage="memory:")
+    await agent.start("Send it", thread_id="t")
+    run = await agent.resume("t", "What does it cost?")
+    assert run.pending[0]["text"].startswith("# Plan")
+    assert "I left" not in str(run)
