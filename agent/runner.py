@@ -179,6 +179,8 @@ SUBMIT_PATIENCE = 2.0
 """Seconds to wait for another process that is starting or finishing work on the thread."""
 LATE_CHARS = 1000
 """The most characters of late messages that a run's problem quotes."""
+READS = 3
+"""How often a thread is read until it was not changed meanwhile."""
 WAIT_FOR_IT = "; `watch` follows it, `tell` redirects it, `cancel` ends it"
 OR_RESTART = "; restart=True begins anew"
 OR_UNDO = ". Nothing can be undone before it ends: `donewhen cancel`, agent.cancel"
@@ -433,23 +435,19 @@ async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -
     """Read the row and the state, with working steps, of a thread that others may be working on, at one moment.
 
     They are read again if the row has changed meanwhile, or the next checkpoint has removed the rounds of finished
-    steps.
+    steps: then steps are read in part. If that happens each time, the state is read without working steps.
     """
     config, again = make_config(thread_id), await store.threads.get(thread_id) or {}
-    for last in (False, False, True):
+    for _ in range(READS):
         row = again
-        try:
+        with suppress(StorageError):  # a sealed round was deleted while it was read
             snapshot = await graph.aget_state(config, subgraphs=True)
-        except StorageError:  # a sealed round was deleted while it was read
-            if last:
-                raise
-            continue
-        inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
-        is_same = not inside or (await graph.aget_state(config)).config == snapshot.config
-        again = await store.threads.get(thread_id) or {}
-        if last or (is_same and again == row):
-            break
-    return row, snapshot
+            inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
+            is_same = not inside or (await graph.aget_state(config)).config == snapshot.config
+            again = await store.threads.get(thread_id) or {}
+            if is_same and again == row:
+                return row, snapshot
+    return again, await graph.aget_state(config)
 
 
 def request_in(graph_input: Any, *, strict: bool = False) -> list[AnyMessage]:

@@ -15,7 +15,7 @@ import pytest
 from langchain_core.messages import messages_to_dict
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import Op, Result
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from donewhen import (
     Agent,
@@ -919,6 +919,33 @@ async def test_a_question_stays_in_the_list_wherever_the_work_on_another_is_cut_
             assert sorted(row["answer"] for row in run.receipt["questions"]) == ["blue", "oak"]
             cut_off += 1
     assert cut_off > 5
+
+
+async def test_what_changes_at_each_read_is_read_without_what_works_inside() -> None:
+    """M11: a step whose rounds are deleted while they are read, each time, would be read in part; `get` broke at it."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    async with looking(open_storage("memory:"), begun, may_end) as agent:
+        work = asyncio.ensure_future(agent.start("first", thread_id="t"))
+        await begun.wait()
+
+        class Moves:
+            """The agent's graph, of which each read finds another checkpoint."""
+
+            reads = 0
+
+            async def aget_state(self, config: Any, *, subgraphs: bool = False) -> Any:
+                self.reads += 1
+                snapshot = await agent.graph.aget_state(config, subgraphs=subgraphs)
+                return snapshot._replace(config={"configurable": {"checkpoint_id": str(self.reads)}})
+
+        moves: Any = Moves()
+        async with agent.storage.reader() as (_, store):
+            row, snapshot = await runner.read_consistent(moves, store, "t")
+        assert (row["status"], snapshot.values["goal"]) == ("running", "first")
+        assert moves.reads > 3
+        assert not [task for task in snapshot.tasks if isinstance(task.state, StateSnapshot)]
+        may_end.set()
+        await work
 
 
 async def test_a_question_that_the_work_has_closed_is_in_no_list(storage: Any) -> None:
