@@ -79,7 +79,7 @@ class Run:
 
     @property
     def takes_answer(self) -> bool:
-        """True if `resume` takes an answer: none is worked on, and none of this run's work was cut off."""
+        """True if `resume` takes an answer now: the run is not at work, and was not cut off at it."""
         return bool(self.pending and self.pending[0].get("interrupt_id"))
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":

@@ -186,9 +186,8 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
     work.speech, work.prints = reply.speech, not calls_natively(question.messages)
     message = await aside(written, partial(storable_reply, written))
     printed = work.prints and not role.writes
-    read = partial(read_reply, written, work.legal, work.tools, printed=printed)
-    read = partial(read, result=work.claimed, replies=work.replies)
-    outcome = await aside(written, read)
+    about: dict[str, Any] = {"printed": printed, "result": work.claimed, "replies": work.replies}
+    outcome = await aside(written, partial(read_reply, written, work.legal, work.tools, **about))
     if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
         cut = reached_limit(written)
         outcome = UnusableReply([CUT_OFF]) if cut else await role.read_text(work, written, outcome)

@@ -359,9 +359,9 @@ class AcpAgent:
         """
         try:
             run = await session.agent.get(session.id)
-            if _asks(run) and replayed:
+            if run.takes_answer and replayed:
                 await self._carry_on(session, turn, run)
-            elif _asks(run):
+            elif run.takes_answer:
                 session.shown_question = run.pending[0]["id"]
                 await self._say(session.id, run.pending[0]["text"])
             elif run.status == "running":
@@ -389,7 +389,7 @@ class AcpAgent:
         unclear, session.rejected_plan = 0, ""
         while not turn.cancelled:
             run = work if isinstance(work, Run) else await self._follow(work, session, turn)
-            if run is None or not _asks(run):
+            if run is None or not run.takes_answer:
                 break
             pause = run.pending[0]
             if turn.cancelled and session.answered_question == pause["id"]:  # the next prompt sends its answer
@@ -442,7 +442,7 @@ class AcpAgent:
             run = await agent.get(id)
         except UnknownThread:
             run = None
-        if run and not _asks(run) and session.shown_question != session.answered_question:
+        if run and not run.takes_answer and session.shown_question != session.answered_question:
             session.answered_question = session.shown_question
             await self._say(id, f"{ANSWERED}{STOPPED if run.status == 'running' else run.answer}")
             return run
@@ -627,11 +627,6 @@ class AcpAgent:
             return None
         finally:
             turn.question = None
-
-
-def _asks(run: Run) -> bool:
-    """Return whether a run has a question that `stream_resume` takes an answer to: not beside its work on another."""
-    return run.takes_answer
 
 
 async def serve(

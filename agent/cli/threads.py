@@ -256,7 +256,7 @@ def show_budgets(view: StorageView, day: str | None) -> Exit:
     return view.finish(
         {"budgets": rows},
         lines,
-        "Nothing was spent on that day, in the zone of DONEWHEN_BUDGETS (UTC), by agents with budgets.",
+        "Nothing was spent on that day, in the zone of DONEWHEN_BUDGETS (by default UTC), by agents with budgets.",
     )
 
 

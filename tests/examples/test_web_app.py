@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import Request
+from fastapi import FastAPI, Request
 
 from donewhen import Agent
 from donewhen.testing import ask_user, call, finish_step, submit_plan
@@ -31,14 +33,18 @@ def user_of(request: Request) -> str:
     return request.headers["x-user"]
 
 
+@asynccontextmanager
+async def served(app: FastAPI, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """The application at work, and a client of it."""
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app, **options), base_url="http://test")
+    async with app.router.lifespan_context(app), client:
+        yield client
+
+
 async def test_below_a_path_the_location_is_where_a_client_finds_it(tmp_path: Path) -> None:
     """R04: a proxy that cuts off a path is named by `--root-path`."""
     app = create(Agent(sending(tools=["send"]), [Outbox().tool()], storage=tmp_path / "runs.db"))
-    transport = httpx.ASGITransport(app, root_path="/office")
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
+    async with served(app, root_path="/office") as client:
         started = await client.post("/goals", json={"goal": "do it", "id": "t"})
         assert started.headers["location"] == "/office/goals/t"
 
@@ -48,11 +54,7 @@ async def test_a_run_over_http(tmp_path: Path) -> None:
     outbox = Outbox()
     agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db")
     app = create(agent)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
+    async with served(app) as client:
         goal = {"goal": "do it", "id": "t"}
         started = await asyncio.gather(*(client.post("/goals", json=goal) for _ in range(2)))
         assert sorted(each.status_code for each in started) == [202, 202]
@@ -89,11 +91,7 @@ async def test_two_users_with_the_same_id(tmp_path: Path) -> None:
     agent = Agent(scripted([plan, plan], {"s1": work}), [outbox.tool()], storage=tmp_path / "runs.db")
 
     app = create(agent, user_of)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
+    async with served(app) as client:
         threads = {}
         for user in ("ann", "bob"):
             client.headers["x-user"] = user
@@ -127,11 +125,7 @@ async def test_one_person_alone_approves_what_others_ask_for(tmp_path: Path) -> 
     settings: Any = {"answered_by": {"plan": "chef"}}
     agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db", settings=settings)
     app = create(agent, user_of)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
+    async with served(app) as client:
         users = {name: {"x-user": name} for name in ("ann", "bob", "chef:eva")}
         thread = (await client.post("/goals", json={"goal": "do it"}, headers=users["ann"])).json()["thread"]
         client.headers["x-user"] = "ann"
@@ -164,11 +158,7 @@ async def test_words_said_since_a_page_was_shown_make_its_approval_stale_but_no_
     settings: Any = {"answered_by": {"plan": "chef"}, "when_busy": "next_round"}
     agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db", settings=settings)
     app = create(agent, user_of)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
+    async with served(app) as client:
         client.headers["x-user"], chef = "ann", {"x-user": "chef:eva"}
         thread = (await client.post("/goals", json={"goal": "do it"})).json()["thread"]
         await events(client, thread)
