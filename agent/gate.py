@@ -13,7 +13,7 @@ from donewhen.graph.executors.executor import Executors
 from donewhen.graph.pauses.pause import OpenPause, is_pause_id, load_pause, meanwhile_text, named_pauses
 from donewhen.graph.people.answers import OVERDUE, is_overdue, missing_tools, words_in
 from donewhen.graph.people.interjections import name_of_words
-from donewhen.graph.people.pauses import current_pause, open_pauses, typed_reply
+from donewhen.graph.people.pauses import current_pause, open_pauses, typed_reply, with_reply_last
 from donewhen.graph.receive import STEER, was_cut_off
 from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ResumeError, StaleAnswer, ToolMissing
@@ -105,7 +105,7 @@ def open_at_work(values: Mapping[str, Any]) -> list[OpenPause]:
     not the one for which a typed answer is there.
     """
     pauses = [] if values.get("ending") else open_pauses(migrate(dict(values)))
-    typed = current_pause(pauses).id if pauses and typed_reply(values.get("messages") or ()) is not None else ""
+    typed = current_pause(pauses).id if pauses and typed_reply(with_reply_last(values)) is not None else ""
     return [pause for pause in pauses if pause.id != typed]
 
 

@@ -130,7 +130,7 @@ from donewhen.graph.context import use_executors
 from donewhen.graph.day_budget import use_budget
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
 from donewhen.graph.events import log_of, open_log, to_event
-from donewhen.graph.executors.executor import CANCEL, Executors, profile_problem
+from donewhen.graph.executors.executor import CANCEL, Executors, constraint_problem
 from donewhen.graph.llm.output import OutputForm, present_form
 from donewhen.graph.pauses.plan import criteria_problem
 from donewhen.graph.people.interjections import (
@@ -521,7 +521,7 @@ class Runner:
 
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that cannot be enforced, and programs without their interpreter."""
-        if problem := profile_problem(settings.profile, self.executors) or programs_problem(settings):
+        if problem := constraint_problem(settings, self.executors) or programs_problem(settings):
             raise ConfigError(f"settings: {problem}")
 
     # Holding a thread ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from langgraph.types import Overwrite
 from donewhen.graph.binding import saver_of_task
 from donewhen.graph.context import Deps, settings_given
 from donewhen.graph.events import emit, emit_note, log_of, thread_of, without_secrets
-from donewhen.graph.executors.executor import executor_problem, profile_problem
+from donewhen.graph.executors.executor import constraint_problem, executor_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.cost import find_unpriced
 from donewhen.graph.llm.output import schema_form
@@ -26,7 +26,7 @@ from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.pauses.plan import approval_record, criteria_problem, plan_effects, plan_rules
 from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.interjections import delete_interjections
-from donewhen.graph.people.pauses import PUT_AWAY, ask_person, close_pause, typed_reply
+from donewhen.graph.people.pauses import PUT_AWAY, ask_person, close_pause, typed_reply, with_reply_last
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.graph.step.texts import Texts
 from donewhen.graph.sync import call_in_time, load_jsonschema
@@ -103,7 +103,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         or executor_problem(settings.executor, deps.executors)
         or _schema_problem(settings)
     )
-    problem = problem or profile_problem(settings.profile, deps.executors) or programs_problem(settings)
+    problem = problem or constraint_problem(settings, deps.executors) or programs_problem(settings)
     problem = problem or await criteria_problem(settings, deps.executors)
     if problem := problem or attachment_problem(files, lambda role: deps.model(role, settings)):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
@@ -204,8 +204,9 @@ def _use_given_plan(saved: Json, runtime: Runtime[Settings], deps: Deps) -> Json
     planned: Json = {"planning": plan_request(open=False)}
     if saved.get("approved") == revision_of(same):
         effects = {**plan_effects(plan, deps, settings).kinds, **(shown or {})}
-        record = approval_record(plan, "user", effects)
-        return {**planned, "plan": plan, "approval": {**record, "given": saved.get("approval") or {}}}
+        given = saved.get("approval") or {}
+        record = approval_record(plan, "user", effects, given.get("name", ""))
+        return {**planned, "plan": plan, "approval": {**record, "given": given}}
     language, template = known_language(settings.speaks), saved.get("template")
     proposed = propose_plan(Proposal(plan, language, template=template), settings, deps)
     if template and not proposed["pending"]:
@@ -229,7 +230,7 @@ def read_typed(state: RunState) -> Literal["answer", "steer", "request"]:
     """
     messages = state.get("messages") or []
     is_marked = bool(messages) and bool(messages[-1].additional_kwargs.get(STEER))
-    if state.get("pending") and not is_marked and typed_reply(messages) is not None:
+    if state.get("pending") and not is_marked and typed_reply(with_reply_last(state)) is not None:
         return "answer"
     words = clean_text((typed_reply(with_request_last(state)) or "").strip())
     has_plan = state.get("approval") or not state.get("ending")

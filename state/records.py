@@ -410,6 +410,8 @@ class Approval(TypedDict, total=False):
     revision: str
     by: str
     """`user` or `policy`."""
+    name: str
+    """Who approved it, if they gave a name."""
     plan: Json
     tools: dict[str, list[str]]
     """Step → its granted tools."""

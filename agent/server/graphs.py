@@ -18,7 +18,7 @@ from donewhen.agent.models import ModelSource
 from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
-from donewhen.graph.executors.executor import Executors, profile_problem, unknown_names
+from donewhen.graph.executors.executor import Executors, constraint_problem, unknown_names
 from donewhen.graph.receive import NOT_TAKEN
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings, confine_settings, merge_settings, misspelt_settings, read_settings
@@ -53,7 +53,7 @@ def settings_for(configurable: Mapping[str, Any], context: Mapping[str, Any]) ->
     if wrong := misspelt_settings({key: value for key, value in context.items() if key in wanted}):
         raise ConfigError(f"settings: {'; '.join(wrong)}")
     granted, refused = confine_settings(pinned, wanted, models=not (served.tokens or served.settings))
-    if problem := profile_problem(granted.profile, _all_executors):
+    if problem := constraint_problem(granted, _all_executors):
         raise ConfigError(f"settings: {problem}")
     return granted, refused
 

@@ -267,8 +267,8 @@ class Schedules:
             by: Who changes it; `changes` of the schedule has it.
 
         Raises ScheduleError for unknown times, for a change that changes nothing, and for settings that ask less than
-        was approved: less careful `confirm` or `approvals`, another `answered_by`, and another `on_question`,
-        `default_answer` or `question_seconds`, unless `on_question` is then `wait`.
+        was approved: less careful `confirm` or `approvals`, other `answered_by` or `approvers`, and another
+        `on_question`, `default_answer` or `question_seconds`, unless `on_question` is then `wait`.
         """
         by = check_name("by", by)
         async with self._hold(id) as store:
@@ -513,7 +513,7 @@ def _new_settings(id: str, before: Json, given: SettingsLike) -> Json:
     new = merge_settings(old, given)
     less = [name for name in NEVER_LOWERED if CARE[name][getattr(new, name)] < CARE[name][getattr(old, name)]]
     fixed = () if new.on_question == "wait" else POLICY
-    less += [name for name in ("answered_by", *fixed) if getattr(new, name) != getattr(old, name)]
+    less += [name for name in ("answered_by", "approvers", *fixed) if getattr(new, name) != getattr(old, name)]
     for name in less:
         raise ScheduleError(f"schedule {id}: {name} was {getattr(old, name)!r} when it was approved; {ONLY_THESE}")
     return {**before, **new.model_dump(mode="json", exclude_unset=True)}

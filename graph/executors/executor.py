@@ -20,7 +20,7 @@ from donewhen.state.channels import Json
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.plan.revise import ShownTool
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, PROGRAM
-from donewhen.state.settings import Profile
+from donewhen.state.settings import Settings
 from donewhen.state.values import name_hint, similar
 
 NAME_CHARS = 100
@@ -383,13 +383,17 @@ def executor_problem(name: str | None, executors: Executors) -> str | None:
     return f"There is no executor {name!r}{name_hint(name, executors.active)}"
 
 
-def profile_problem(profile: Profile, executors: Executors) -> str | None:
-    """Return which hard constraint of a profile cannot be enforced, because it names nothing known; None if all can."""
+def constraint_problem(settings: Settings, executors: Executors) -> str | None:
+    """Return which hard constraint of the settings cannot be enforced, because it names nothing; None if all can."""
     names = {*executors.toolbox, *executors.elsewhere}
-    for name in profile.forbidden_tools:
+    named = [("profile.forbidden_tools", name) for name in settings.profile.forbidden_tools]
+    for where, name in [*named, *(("approvers", name) for name in settings.approvers)]:
         if name not in names:
-            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{name_hint(name, names)}"
-    for path in profile.allowed_paths:
+            return f"{where} names tools exactly: there is no tool {name!r}{name_hint(name, names)}"
+    for name in settings.approvers:
+        if name in executors.toolbox and executors.toolbox.effect(name) == "read":
+            return f"approvers names tools that change something: {name!r} only reads, and nobody is asked about that"
+    for path in settings.profile.allowed_paths:
         if "*" in path:
             return f"profile.allowed_paths names files and folders, not patterns: {path!r}"
     return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -75,7 +76,9 @@ METADATA = {"emit-tool-calls": False}
 LONGEST_BACKOFF = 20.0
 """Seconds between two attempts when the provider names no time."""
 LONGEST_RETRY_AFTER = 120.0
-"""Seconds; the error of a provider that asks for a longer wait is raised."""
+"""Seconds; the error of a provider that asks for a longer wait is raised, unless an outage may last as long."""
+OUTAGE_PAUSE = 120
+"""Times the first wait, so a minute: the pause between two attempts in an outage."""
 _AFFORDED = pattern(r"can only afford (\d{1,9})\b")
 TOO_LONG = "context_too_long"
 SHORTER_BY = 0.6
@@ -149,16 +152,6 @@ async def ask(deps: Deps, settings: Settings, question: ModelRequest) -> ModelRe
     return ModelReply(message, add(request.spent, seconds), failure, speech if message else None)
 
 
-def _wait_before_retry(error: ModelError, number: int, first: float) -> float:
-    """Return the seconds to wait: what the provider asks for, else a growing backoff. Raises ModelError if too long."""
-    asked = error.retry_after
-    if asked is None:
-        return min(first * 2.0 ** (number - 1), LONGEST_BACKOFF) + random.uniform(0, first)
-    if asked > LONGEST_RETRY_AFTER:
-        raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
-    return max(asked, 0.0)
-
-
 class _TooManyTools(ModelError):
     """A server takes fewer tools than a request had; how many is known now."""
 
@@ -188,6 +181,8 @@ class _Request:
     spent: Amounts = field(default_factory=dict)
     """The cost of all attempts."""
     attempt: int = 0
+    failed_at: float | None = None
+    """When the first attempt failed."""
     longest: int = 0
     """Characters after which the reply is stopped and counts as cut off."""
     stopped: bool = False
@@ -207,13 +202,51 @@ class _Request:
             try:
                 return await self._attempt()
             except ModelError as error:
-                wait = _wait_before_retry(error, self.attempt, self.deps.adapter.first_wait)
-                used_up = self.attempt > self.settings.model_retries or self.settings.is_late()
-                if not error.retryable or used_up or self._out_of_budget(wait):
-                    raise
+                self.failed_at = self.failed_at or time.monotonic()
+                wait = self._seconds_to_wait(error)
+                if self._in_outage:
+                    self.started += wait  # which is no work
+                    is_free = before == subtract(self.spent, {"model_calls": 1})
+                    self.spent = before if is_free else self.spent
             finally:
                 settle_request(request, subtract(self.spent, before))
             await asyncio.sleep(wait)
+
+    @property
+    def _in_outage(self) -> bool:
+        """True if the model is still away after all retries."""
+        return self.attempt > self.settings.model_retries
+
+    def _seconds_to_wait(self, error: ModelError) -> float:
+        """Return the seconds until the next attempt: what the provider asks for, else a growing pause.
+
+        Raises the error, or one that says how long the provider asks to wait, if there is no next attempt.
+        """
+        settings, first, asked = self.settings, self.deps.adapter.first_wait, error.retry_after
+        left = (self.failed_at or 0) + settings.outage_seconds - time.monotonic()
+        if asked is not None and asked > max(LONGEST_RETRY_AFTER, left):
+            raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
+        if not error.retryable or settings.is_late() or (self._in_outage and left <= 0):
+            raise error
+        if self._in_outage and self.attempt == settings.model_retries + 1:
+            self._tell_outage(error, left)
+        if asked is not None:
+            wait = max(asked, 0.0)
+        elif self._in_outage:
+            wait = min(OUTAGE_PAUSE * first, left)
+        else:
+            wait = min(first * 2.0 ** (self.attempt - 1), LONGEST_BACKOFF) + random.uniform(0, first)
+        if self._out_of_budget(0 if self._in_outage else wait):
+            raise error
+        return wait
+
+    def _tell_outage(self, error: ModelError, left: float) -> None:
+        """Tell people that the model is away, and how long the run waits for it."""
+        fields = {"minutes": math.ceil(left / 60), "error": str(error)}
+        if self.question.voice:
+            self.question.voice.note("outage", **fields)
+        else:
+            log.warning("%s", say("en", "note", "outage", **fields))
 
     async def _announce(self) -> str:
         """Announce the next attempt to those who share a budget of the day; waiting for them is no work."""

@@ -14,7 +14,7 @@ from donewhen.graph.sync import load_jsonschema
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import Unclear, catalogue, say, say_why, unclear
-from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json
+from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json, may_answer
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
 from donewhen.state.plan.plan import Rules, read_plan, revision_of
 from donewhen.state.plan.planning import close_planning, plan_with_words, unfinished_steps
@@ -219,7 +219,8 @@ class PlanPause(PermissionPause):
             if plan.get("schedule") not in (None, self.plan.get("schedule")):  # `advance` shows it with its times
                 return {"approvals": [row], "plan": plan, **granted}
             before = approval["plan"] if approval else None
-            record = {**approval_record(plan, decided.by, {**answer.effects, **self.effects}), "before": before}
+            effects = {**answer.effects, **self.effects}
+            record = {**approval_record(plan, decided.by, effects, decided.name), "before": before}
             row |= {"approved_revision": plan["revision"]}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
             return {"approvals": [row], "plan": plan, "approval": record, **granted, **ending}
@@ -237,10 +238,13 @@ class PlanPause(PermissionPause):
         return {"approvals": [row], "planning": again, "plan": plan}
 
 
-def approval_record(plan: Json, by: str, effects: Mapping[str, str]) -> Approval:
-    """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were."""
+def approval_record(plan: Json, by: str, effects: Mapping[str, str], name: str = "") -> Approval:
+    """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were.
+
+    `name` is that of who approved it.
+    """
     tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
-    return {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
+    return {"revision": plan["revision"], "by": by, "name": name, "tools": tools, "effects": {**effects}, "plan": plan}
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,8 @@ class PlanEffects:
     """The effect of each of its tools that has one."""
     any: bool
     """True if the plan can have effects, by a tool or by an executor that works on its own."""
+    approver: str
+    """Who alone approves the plan; "" for anybody."""
 
 
 def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
@@ -265,11 +271,15 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     executors = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
     alone = any(executor is not None and executor.works_alone for executor in executors)
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
+    approvers = {name: who for name, who in settings.approvers.items() if name in changes}
+    approver = settings.answered_by.get("plan") or next(iter(approvers.values()), "")
+    covered = [name for name in changes if may_answer(approvers.get(name, ""), approver)]
     return PlanEffects(
-        [name for name in changes if free or (shown and toolbox[name].approval() == "free")],
-        [name for name in changes if shown and toolbox[name].approval() == "by_targets"],
+        [name for name in covered if free or (shown and toolbox[name].approval() == "free")],
+        [name for name in covered if shown and toolbox[name].approval() == "by_targets"],
         {name: toolbox.effect(name) for name in changes},
         bool(changes) or alone,
+        approver,
     )
 
 

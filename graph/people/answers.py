@@ -32,6 +32,7 @@ from donewhen.graph.people.pauses import (
     show_again,
     typed_reply,
     wait_for_answer,
+    with_reply_last,
     with_words,
 )
 from donewhen.graph.sync import finish_batch
@@ -64,6 +65,7 @@ async def confirm(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
+    state = {**state, "messages": with_reply_last(state)}
     settings, pauses = runtime.context, open_pauses(state)
     pauses = with_words(pauses, await _read_interjections(pauses, runtime))
     pending = pauses[0] = current_pause(pauses)

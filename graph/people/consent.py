@@ -65,13 +65,14 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
     before = proposal.before
+    name = ""
     if approval and not changes and proposal.steered:
         before = before or approval["plan"]
     elif approval and not changes:
-        by = str(approval.get("by"))
+        by, name = str(approval.get("by")), approval.get("name", "")
     if by is not None:
         effects_before = (approval or {}).get("effects") or {}  # nobody is shown what they are now
-        record = approval_record(plan, by, {**effects.kinds, **effects_before})
+        record = approval_record(plan, by, {**effects.kinds, **effects_before}, name)
         return {"plan": plan, "approval": {**record, "before": approved}, "pending": None}
     more: Json = (
         {"next_runs": next_moments(plan["schedule"], datetime.fromisoformat(now()))} if plan.get("schedule") else {}
@@ -80,6 +81,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     more |= {"before": before} if before else {}
     more |= {"living": [*proposal.living]} if proposal.living else {}
     more |= {"template": proposal.template} if proposal.template else {}
+    more |= {"answered_by": effects.approver} if effects.approver else {}
     pending = PlanPause.ask(
         f"confirm.{plan['revision']}",
         _write_question(changes, language),

@@ -68,6 +68,21 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
+def with_reply_last(values: Mapping[str, Any]) -> list[AnyMessage]:
+    """Return the conversation with what was typed since the open question at its end.
+
+    In an outer graph others may have spoken since, such as a router or another agent.
+    """
+    messages, call = list(values.get("messages") or ()), (values.get("pending") or {}).get("tool_call_id")
+    words = None
+    for at in reversed(range(len(messages))):
+        if any(call == each["id"] for each in getattr(messages[at], "tool_calls", ())):
+            return messages if words is None else [*messages[:words], *messages[words + 1 :], messages[words]]
+        if words is None and isinstance(messages[at], HumanMessage):
+            words = at
+    return messages
+
+
 def wait_for_answer(pending: OpenPause) -> Any:
     """Return what the run is resumed with; pause it if there is no answer yet.
 

@@ -434,7 +434,7 @@ class StepCalls(Calls[Step], StepContext):
         if isinstance(why, Wait):
             return why.change
         if not isinstance(why, UnknownEffect):
-            return {"status": "waiting", "waiting": relay_pause(call, why, self.state).dump()}
+            return {"status": "waiting", "waiting": relay_pause(call, why, self.state, self.settings).dump()}
         waiting = unknown_effect_pause(call, self.state, why, self.settings).dump()
         change: StepChange = {"status": "waiting", "waiting": waiting}
         if refusal := await self._refusal_to_ask(change):

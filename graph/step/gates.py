@@ -370,6 +370,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
             return No(MADE_ALREADY, unless_made=True)
         reason = "again"
     reason = "rejected" if reason is None and _rejection_of(call, state) else reason
+    reason = "approver" if reason is None and _needs_approver(call, context) else reason
     if reason is None:
         if not go.question:
             return go
@@ -382,8 +383,10 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
         return No(f"{others_step} does this, which was planned for it: do what this step says, and finish")
     traces = await _trace(call, context, *(found or await _look_up_sources(call, context)))
     others = [other for other in context.calls[1:] if other.get("rehearsed")]
-    if not others and reason in ("by_tool", "new"):  # covered by the plan: ask once for all such calls
+    if not others and reason in ("by_tool", "new", "approver"):  # ask once for all such calls
         others = [other for other in context.calls[1:] if _needs_approval_too(other, context, traces)]
+    approvers = context.settings.approvers
+    others = [other for other in others if approvers.get(other["name"]) == approvers.get(call["name"])]
     tool = context.tools[call["name"]]
     conditions = tool.conditions(state["language"], call["args"])
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
@@ -392,7 +395,8 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     )
     if "program" in call:
         waiting = waiting.but(code=next(each["args"]["code"] for each in context.calls if each["name"] == PROGRAM))
-    waiting = waiting.but(answered_by=go.answered_by) if go.question and go.answered_by else waiting
+    audience = (go.question and go.answered_by) or approvers.get(call["name"])
+    waiting = waiting.but(answered_by=audience) if audience else waiting
     first, *rest = [_with_provider(each, context) if each in (call, *others) else each for each in context.calls]
     change: StepChange = {"status": "waiting", "calls": [first, *rest]}
     if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
@@ -480,6 +484,17 @@ def _approval_reason(call: Call, context: StepContext) -> ApprovalReason | None:
     return "by_tool" if approval == "ask" else "new"
 
 
+def _needs_approver(call: Call, context: StepContext) -> bool:
+    """Return whether the call changes something that only somebody named approves, and they approved neither the plan
+    that lists it nor the call."""
+    approver, tool = context.settings.approvers.get(call["name"]), context.tools.get(call["name"])
+    if not approver or tool is None or tool.effect == "read" or decision_on(call) != "undecided":
+        return False
+    approval = context.state["run"].get("approval") or {}
+    is_covered = call["name"] in context.state["granted_tools"] and approval.get("by") == "user"
+    return not (is_covered and may_answer(approver, approval.get("name", "")))
+
+
 def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) -> bool:
     """Return whether equal writes succeeded as often as the plan says: in this step, or in steps that it replaces.
 
@@ -525,7 +540,8 @@ def _number_of(entry: JournalEntry) -> int:
 
 def _needs_approval_too(call: Call, context: StepContext, traces: Traces) -> bool:
     reason = _approval_reason(call, context)
-    return reason == "by_tool" or (reason == "new" and bool(traces.get(call.get("position", 0))))
+    is_new = reason == "new" and bool(traces.get(call.get("position", 0)))
+    return reason == "by_tool" or is_new or (reason in (None, "new") and _needs_approver(call, context))
 
 
 async def _trace(call: Call, context: StepContext, sources: Sources, traced: Sequence[Argument]) -> Traces:

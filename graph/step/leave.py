@@ -31,8 +31,10 @@ from donewhen.state.statuses import FINAL, change_status
 
 STAYS = ("waiting", "ready", "failed")
 """Statuses of steps that may continue later, a failed one if a person says so; their rounds are kept in the run."""
-ApprovalReason = Literal["each", "unlisted", "by_tool", "new", "again", "alike", "rejected", "differs", "hook"]
-"""Why a person must approve the call; keys of texts in the catalogues."""
+ApprovalReason = Literal[
+    "each", "unlisted", "by_tool", "new", "again", "alike", "rejected", "differs", "hook", "approver"
+]
+"""Why a person must approve the call; keys of texts in the catalogues, but for the last two."""
 Traces = Mapping[int, Sequence[Argument]]
 """The arguments of the call that is asked about, and of others that have one without a source, by position."""
 
@@ -125,7 +127,7 @@ def approval_pause(
     call, *others = calls
     speak = partial(say, state["language"], "call")
     traced = traces.get(call.get("position", 0), ())
-    why = "" if reason == "hook" else speak(reason, new=_targets_text(new_values(traced)))
+    why = "" if reason in ("hook", "approver") else speak(reason, new=_targets_text(new_values(traced)))
     if traced:
         why += f"\n{_sources_text(traced, state)}"
     asked = ((_permission_question(call["name"], state), why), (hook_question,), (conditions, failed))
@@ -154,7 +156,7 @@ def question_pause(state: Step, question: str, options: Sequence[str], **more: A
     return kind.ask(name, question, step=id, options=options, **more)
 
 
-def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
+def relay_pause(call: Call, ask: Ask, state: Step, settings: Settings) -> ToolPause | QuestionPause:
     """Return the pause that asks people what the executor or tool of this call asks, in its words."""
     question = ask["question"]
     if ask["kind"] == "tool":
@@ -165,6 +167,7 @@ def relay_pause(call: Call, ask: Ask, state: Step) -> ToolPause | QuestionPause:
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         inner_call: Call = {"name": ask["tool"], "args": ask["arguments"], "position": position}
         more: Json = {**_call_fields(inner_call, state), "options": ask["options"], "relayed": True}
+        more |= {"answered_by": who} if (who := settings.approvers.get(ask["tool"])) else {}
         return ToolPause.ask(_pause_id("call", inner_call, state), question, **more)
     form: Json = {"schema": ask["schema"]} if "schema" in ask else {}
     return question_pause(state, question, ask["options"], relayed=True, **form)
@@ -174,7 +177,7 @@ def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect, settin
     """Return the pause that asks people whether a write took effect.
 
     Their answer may let the call be made again. So it is for whom a hook asked about the call, else for whom the
-    settings name for these questions, or at least for calls.
+    settings name for these questions, or at least for this tool or for calls.
     """
     language, arguments = state["language"], conceal_json(unknown.arguments or call["args"])
     labels = "effect" if unknown.why == "unsure" else "once_more"
@@ -183,7 +186,8 @@ def unknown_effect_pause(call: Call, state: Step, unknown: UnknownEffect, settin
     question = say(language, "call", unknown.why, **parts, happened=happened, not_happened=not_happened)
     fields: Json = {**_call_fields(call, state), "arguments": conceal_json(call["args"]), "attempt": unknown.attempt}
     options, named = option_texts("en", labels), settings.answered_by
-    audience = call.get("agreed", {}).get("answered_by") or named.get("effect") or named.get("tool")
+    audience = call.get("agreed", {}).get("answered_by") or named.get("effect")
+    audience = audience or settings.approvers.get(call["name"]) or named.get("tool")
     fields |= {"answered_by": audience} if audience else {}
     return EffectPause.ask(_pause_id("effect", call, state), question, options=options, **fields)
 

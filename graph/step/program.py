@@ -169,12 +169,14 @@ class ProgramCalls(StepCalls):
         call, box = await self._run_on(program), self.box
         if call is None or call["program"] != first["program"]:
             return False
-        following = list[Call]()
+        following, listed = list[Call](), [*(program.get("listed") or ())]
         await box.answer(LATER)
         while (awaited := box.awaited) and not awaited.early and len(following) < MOST_LISTED:
             if (call := await self._read_call(awaited, program)) is None:
                 continue
             if self._is_change(call):
+                if listed and listed[0]["program"]["key"] == call["program"]["key"]:
+                    call = listed.pop(0)  # of those that were listed before, some are decided
                 following.append({**call, "rehearsed": True})
                 await box.answer(LATER)
             elif entry := await self._look_ahead(call):

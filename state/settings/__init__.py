@@ -173,6 +173,11 @@ class Settings(Options):
         description="kind of question (plan, question, tool, budget, effect) → who alone answers it, such as "
         "{tool: operator}: `by` is that name, or begins with it and a colon; set it at the start of a run",
     )
+    approvers: dict[str, str] = Field(
+        default={},
+        description="tool that changes something → who alone approves it: the plan that lists it, or each call of it, "
+        "under every policy; named as in answered_by",
+    )
     when_busy: Literal["refuse", "next_round"] = Field(
         default="refuse", description="how a message (`Agent.tell`) to a run that works or waits is handled"
     )
@@ -211,6 +216,12 @@ class Settings(Options):
         default={}, description="role → the most tokens of a reply, including reasoning; by default the model's limit"
     )
     model_retries: int = Field(default=4, ge=0, le=10, description="retries after transient errors, at most 10")
+    outage_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="how long a run waits for a model that is still away after its retries; it is asked once a minute",
+    )
     tool_seconds: float = Field(default=60, gt=0, description="the time limit of one tool call")
     executor_seconds: float = Field(
         default=3600, gt=0, description="the time limit of an executor that works on its own and has none itself"

@@ -413,6 +413,33 @@ async def test_others_spoke_after_the_user() -> None:
     assert "I hand over to the greeter." in brief
 
 
+@pytest.mark.parametrize("behind", [AIMessage("To the agent."), SystemMessage("It is Monday.")])
+async def test_others_spoke_after_an_answer_was_typed(behind: AnyMessage) -> None:
+    """S03, Q05: what was typed since the question answers it, whoever spoke after; each question once."""
+    script: Any = {
+        "triage": [ask_user("Which?"), submit_plan([step("s1")])],
+        "execute": {"s1": lambda *_: said("s1")},
+    }
+    agent = build_graph(ScriptedModel(roles=script)).compile(checkpointer=True)
+    builder = StateGraph(MessagesState).add_node("router", lambda state: {"messages": [behind.model_copy()]})
+    builder.add_node("agent", agent).add_edge(START, "router").add_edge("router", "agent")
+    outer = builder.compile(checkpointer=InMemorySaver())
+    asked = list[str]()
+    for words in ("do it", "the red one", "approve"):
+        out = await outer.ainvoke({"messages": words}, config("t"))
+        asked += [each.value["question"] for each in out.get("__interrupt__", ())]
+    assert (asked[0], len(asked), out["messages"][-1].text) == ("Which?", 2, "done")
+
+
+async def test_a_request_is_no_answer_to_a_question_that_was_not_shown() -> None:
+    """U1: a run that is stopped before its question is shown goes on; the words it began with answer nothing."""
+    model = ScriptedModel(roles={"triage": [ask_user("Which?"), answer("so")]}, strict=False)
+    graph = build_graph(model).compile(checkpointer=InMemorySaver(), interrupt_before=["ask_user"])
+    await graph.ainvoke({"messages": [HumanMessage("do it"), SystemMessage("facts")]}, config("t"))
+    out = await graph.ainvoke(None, config("t"))
+    assert [each.value["question"] for each in out["__interrupt__"]] == ["Which?"]
+
+
 async def test_the_same_words_twice() -> None:
     """A second “status?” is another request, also where somebody routes and the run remembers the first one."""
     model = ScriptedModel(roles={"triage": [answer("Two are open."), answer("One is open.")]})

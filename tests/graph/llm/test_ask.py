@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import count
 from time import monotonic, sleep
 from typing import Any
 
@@ -116,6 +117,34 @@ async def test_retry_after_is_obeyed() -> None:
     assert (requests, monotonic() - began < 20) == (1, True)
     assert got.error is not None
     assert "It asks to wait 3600 seconds." in str(got.error)
+
+
+async def test_an_outage_is_waited_out() -> None:
+    """R01: with `outage_seconds`, a model that is away longer than all retries last is asked until it is back; those
+    attempts cost no call and no second of work."""
+    away, waits = [fault(status=503)] * 9, Settings(model_retries=2, outage_seconds=60)
+    got, requests = await over_the_wire(*away, "I am back.", settings=waits, allowance={"model_calls": 5})
+    assert got.message is not None
+    assert (got.message.text, requests, got.spent["model_calls"]) == ("I am back.", 10, 3)
+
+
+async def test_an_outage_may_be_too_long() -> None:
+    """R01: after `outage_seconds` the error is the answer, as with a provider that asks to wait longer than they last;
+    what no retry mends is not waited for."""
+    away, tries = fault(status=503), count()
+
+    def never_there(*_: Any) -> Exception:
+        next(tries)
+        return ConnectionRefusedError("nobody listens")
+
+    got = await asked(ScriptedModel(never_there), settings=Settings(model_retries=0, outage_seconds=0.3))
+    assert got.error is not None
+    assert (got.error.code, next(tries) > 1) == ("connection", True)
+    waits = Settings(model_retries=0, outage_seconds=600)
+    for lasting in (fault(status=429, headers={"Retry-After": "3600"}), fault(status=401)):
+        got, requests = await over_the_wire(away, lasting, settings=waits)
+        assert got.error is not None
+        assert requests == 2
 
 
 class Silent(ScriptedModel):
