@@ -183,6 +183,8 @@ class _Request:
     attempt: int = 0
     failed_at: float | None = None
     """When the first attempt failed."""
+    is_away: bool = False
+    """The model is still away after all retries, or asks to wait for long."""
     longest: int = 0
     """Characters after which the reply is stopped and counts as cut off."""
     stopped: bool = False
@@ -203,41 +205,39 @@ class _Request:
                 return await self._attempt()
             except ModelError as error:
                 self.failed_at = self.failed_at or time.monotonic()
-                wait = self._seconds_to_wait(error)
-                if self._in_outage:
+                wait = self._wait_before_retry(error)
+                if self.is_away:
                     self.started += wait  # which is no work
-                    is_free = before == subtract(self.spent, {"model_calls": 1})
-                    self.spent = before if is_free else self.spent
+                    cost = subtract(self.spent, before)
+                    self.spent = self.spent if any(cost[key] for key in cost.keys() - {"model_calls"}) else before
             finally:
                 settle_request(request, subtract(self.spent, before))
             await asyncio.sleep(wait)
 
-    @property
-    def _in_outage(self) -> bool:
-        """True if the model is still away after all retries."""
-        return self.attempt > self.settings.model_retries
-
-    def _seconds_to_wait(self, error: ModelError) -> float:
+    def _wait_before_retry(self, error: ModelError) -> float:
         """Return the seconds until the next attempt: what the provider asks for, else a growing pause.
 
         Raises the error, or one that says how long the provider asks to wait, if there is no next attempt.
         """
         settings, first, asked = self.settings, self.deps.adapter.first_wait, error.retry_after
         left = (self.failed_at or 0) + settings.outage_seconds - time.monotonic()
+        used_up = self.attempt > settings.model_retries
         if asked is not None and asked > max(LONGEST_RETRY_AFTER, left):
             raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
-        if not error.retryable or settings.is_late() or (self._in_outage and left <= 0):
+        if not error.retryable or settings.is_late() or (used_up and left <= 0):
             raise error
-        if self._in_outage and self.attempt == settings.model_retries + 1:
-            self._tell_outage(error, left)
+        is_away = self.is_away or used_up or (asked or 0) > LONGEST_RETRY_AFTER
         if asked is not None:
             wait = max(asked, 0.0)
-        elif self._in_outage:
+        elif used_up:
             wait = min(OUTAGE_PAUSE * first, left)
         else:
             wait = min(first * 2.0 ** (self.attempt - 1), LONGEST_BACKOFF) + random.uniform(0, first)
-        if self._out_of_budget(0 if self._in_outage else wait):
+        if self._out_of_budget(0 if is_away else wait):
             raise error
+        if is_away and not self.is_away:
+            self._tell_outage(error, left)
+        self.is_away = is_away
         return wait
 
     def _tell_outage(self, error: ModelError, left: float) -> None:
