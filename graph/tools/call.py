@@ -28,7 +28,7 @@ from langgraph.runtime import Runtime, get_runtime
 from pydantic import BaseModel, ValidationError
 
 from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
-from donewhen.graph.tools.certain import may_pass, nothing_happened
+from donewhen.graph.tools.certain import may_pass, may_still_work, nothing_happened
 from donewhen.graph.tools.images import NOT_KEPT, images_in
 from donewhen.graph.tools.rendering import cap_text, describe_error, describe_misfit, is_large, render_value
 from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
@@ -121,6 +121,8 @@ class CallOutcome:
     """
     unknown: bool = False
     """True if the tool began to work and may have had an effect (X24)."""
+    unanswered: bool = False
+    """True if it may still be at work."""
     passing: bool = False
     """True if the error only says that the same call may succeed later."""
     notes: Sequence[str] = ()
@@ -286,7 +288,7 @@ async def _run(call: ToolCall, callee: Callee, message: dict[str, Any]) -> CallO
             await asyncio.wait({run}, timeout=GRACE)
     late = f"no result after {call.timeout:g} seconds; the "
     late += "tool runs in a thread that cannot be stopped" if callee.in_thread else "call was cancelled"
-    return CallOutcome(False, late, error="timeout", unknown=True)
+    return CallOutcome(False, late, error="timeout", unknown=True, unanswered=True)
 
 
 def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
@@ -307,7 +309,7 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
         if isinstance(raised, ValidationError) and not body.entered and not unknown:
             text = f"the tool refused its arguments: {describe_misfit(raised)}"
         failed = CallOutcome(False, cap_text(text, body.limit), error=type(raised).__name__, unknown=unknown)
-        return replace(failed, passing=may_pass(raised))
+        return replace(failed, passing=may_pass(raised), unanswered=unknown and may_still_work(raised))
     try:
         text = render_value(value, body.limit)
         images, others = images_in(value) if isinstance(value, BaseMessage | list) else ((), 0)
@@ -320,7 +322,8 @@ def _read(ended: WorkEnd, body: _Body, tool: BaseTool) -> CallOutcome:
     # `handle_tool_error` turned an error of any cause into a result.
     unknown = body.error is not None and not nothing_happened(body.error, tool)
     passing = body.error is not None and may_pass(body.error)
-    return CallOutcome(False, text, 0.0, value.artifact, "error", unknown, passing)
+    unanswered = unknown and body.error is not None and may_still_work(body.error)
+    return CallOutcome(False, text, 0.0, value.artifact, "error", unknown, unanswered, passing)
 
 
 def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:

@@ -40,6 +40,18 @@ NEVER_SENT = {
     "smtplib": {"SMTPConnectError", "SMTPNotSupportedError"},
 }
 """By library, the errors of requests that were never sent."""
+STOPPED_WAITING = {
+    "httpx2": {"TimeoutException"},
+    "httpx": {"TimeoutException"},
+    "httpcore2": {"TimeoutException"},
+    "httpcore": {"TimeoutException"},
+    "urllib3": {"TimeoutError"},
+    "requests": {"Timeout"},
+    "botocore": {"ReadTimeoutError"},
+}
+"""By library, the errors of requests whose answer was not waited for any longer."""
+STATUSES_OF_WAITING = (408, 499, 504)
+"""HTTP statuses of a gateway or server that stopped waiting for another one."""
 SQL_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 """Errors of PEP 249 after which the database has not executed the statement."""
 GRPC_REFUSALS = {
@@ -56,7 +68,7 @@ MCP_REFUSALS = (-32601, -32602, 32600)
 MAY_PASS = (423, 425, 429, 503)
 """HTTP statuses that only say “not now”."""
 NO_REFUSALS = (408, 499)
-"""HTTP statuses among the 4xx that do not exclude an effect: somebody stopped waiting."""
+"""HTTP statuses among the 4xx that do not exclude an effect."""
 
 
 class Unanswered(Exception):
@@ -149,9 +161,7 @@ def was_never_sent(error: BaseException) -> bool:
     """Return whether an error says that there was no connection by which the request could have been sent."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(was_never_sent, error.exceptions))
-    return isinstance(error, NEVER_CONNECTED) or any(
-        kind.__name__ in NEVER_SENT.get(_library(kind), ()) for kind in type(error).__mro__
-    )
+    return isinstance(error, NEVER_CONNECTED) or _is_kind(error, NEVER_SENT)
 
 
 def may_pass(error: BaseException) -> bool:
@@ -159,6 +169,22 @@ def may_pass(error: BaseException) -> bool:
     return any(
         was_never_sent(each) or _http_status(each) in MAY_PASS for failure in _failures(error) for each in failure
     )
+
+
+def may_still_work(error: BaseException) -> bool:
+    """Return whether what was called may still be at work, because somebody stopped waiting for it."""
+    return any(_stopped_waiting(each) for failure in _failures(error) for each in failure)
+
+
+def _stopped_waiting(error: BaseException) -> bool:
+    if was_never_sent(error):
+        return False
+    is_late = isinstance(error, Unanswered | TimeoutError) or _is_kind(error, STOPPED_WAITING)
+    return is_late or _http_status(error) in STATUSES_OF_WAITING
+
+
+def _is_kind(error: BaseException, names: Mapping[str, Collection[str]]) -> bool:
+    return any(kind.__name__ in names.get(_library(kind), ()) for kind in type(error).__mro__)
 
 
 def _library(kind: type) -> str:

@@ -1,8 +1,8 @@
 """Make effects happen once: store the intent before a call with effects, and its outcome afterwards.
 
 When a node runs again after a crash, a known outcome is replayed. One rule holds for writes: while an equal write
-(same tool and arguments) is not accounted for, the next one is decided by its idempotency key, else by the tool's
-probe, else by a person. `account_for` is the table of who accounts for what: the writes of finished steps, and those
+(same tool and arguments) is not accounted for, the next one is decided by the tool's probe, else by its idempotency
+key, else by a person. `account_for` is the table of who accounts for what: the writes of finished steps, and those
 that a working step made itself, are accounted for; not so writes that began without a normal result, unless the error
 proves that nothing happened (`certain`), writes that a person said had happened, and writes of an attempt that did not
 end `done`, of another branch of the thread's history, or of rounds that a crash lost. Handoffs to an agent never have
@@ -492,7 +492,7 @@ async def _make_once(
     """Make the call, unless an equal one that is not accounted for stands against it.
 
     `entry` is what is stored of that one; None if there is none, as for most calls. What a person answered about it
-    decides first, then the call's key, then the tool's probe. If none of them does, a person is asked. One that an
+    decides first, then the tool's probe, then the call's key. If none of them does, a person is asked. One that an
     earlier request made is known to be done: then a person is asked at once.
     """
     if entry:
@@ -529,10 +529,11 @@ async def _look_up_write(log: EffectLog, effect: Effect, entry: Json) -> CallOut
     """Return what became of an equal write that is not accounted for, or whether to ask a person or make the call."""
     if entry["state"] == "done" and (entry.get("confirmed") or entry.get("turn", log.turn) < log.turn):
         return "ask"  # it is known
-    if effect.tool.keyed:
-        return "make"
     probed = await _probe(effect, effect.call["args"])
-    return "ask" if probed is None else probed or "make"
+    if isinstance(probed, CallOutcome):
+        return probed
+    may_follow = bool((entry.get("result") or {}).get("unanswered"))  # then a probe that found nothing proves nothing
+    return "make" if effect.tool.keyed or (probed is False and not may_follow) else "ask"
 
 
 async def _look_up_repeatable(effect: Effect, entry: Json) -> CallOutcome | Literal["ask", "make"]:
@@ -615,14 +616,17 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualR
 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
-    """Return the outcome; an unknown one as the tool's probe settles it, else with a sentence that says so."""
+    """Return the outcome; an unknown one as the tool's probe settles it, else with a sentence that says so.
+
+    Of a call that may still be at work, a probe can only find that it took effect.
+    """
     outcome = replace(outcome, unknown=not outcome.ok and (outcome.unknown or once_more))
     if not outcome.unknown:
         return outcome
     probed = None if effect.handoff else await _probe(effect, effect.call["args"])
     if isinstance(probed, CallOutcome):
         return replace(probed, spent=outcome.spent)
-    if probed is False:
+    if probed is False and not outcome.unanswered:
         return replace(outcome, unknown=False)
     of_write = HAS_KEY if effect.tool.keyed else IS_UNKNOWN
     return replace(outcome, text=f"{outcome.text}\n{of_write if effect.tool.effect == 'write' else MAY_BE_REPEATED}")
@@ -675,6 +679,7 @@ async def _save_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, en
         "artifact": outcome.artifact,
         "error": outcome.error,
         "unknown": outcome.unknown,
+        **({"unanswered": True} if outcome.unanswered else {}),
         "notes": [*outcome.notes],
         **({"images": [*outcome.images]} if outcome.images else {}),
     }

@@ -5,10 +5,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
+import requests
+from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.graph.tools.certain import Unanswered
 from donewhen.graph.tools.effects import ask_probe
 from donewhen.state.errors import ToolError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
@@ -164,3 +168,94 @@ def test_a_probe_is_a_function() -> None:
     """R03: said when the agent is made, not after a crash."""
     with pytest.raises(ToolError, match="must be a function"):
         Agent(sending(), [Outbox().tool(probe="yes")], storage="memory:")
+
+
+class Slow:
+    """A service that carries out what it was sent, but later than anybody waits."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error, self.asked, self.done = error, 0, False
+
+    async def send(self, to: str, text: str) -> str:
+        """Send a mail."""
+        self.asked += 1
+        raise self.error
+
+    def probe(self, arguments: Any) -> bool:
+        return self.done
+
+    async def run(self, again: Callable[[], Any]) -> Any:
+        """The run in which the model makes the call, does this, and makes it again."""
+        sends = [call("send", to="ann", text="hello")] * 2
+
+        def second(*_: Any) -> Any:
+            again()
+            return sends[1]
+
+        end = finish_step("sent", ("s1.2", "took effect"))
+        tool = StructuredTool.from_function(coroutine=self.send, metadata={"effect": "write", "probe": self.probe})
+        roles = {"triage": [submit_plan([step("s1", tools=["send"])])], "execute": {"s1": [sends[0], second, end]}}
+        model = ScriptedModel(roles=roles, strict=False)
+        self.agent = Agent(model, [tool], storage="memory:", settings={"confirm": "never", "on_failure": "deliver"})
+        return await self.agent.start("Mail ann", thread_id="t")
+
+
+def answered(status: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://mail")
+    return httpx.HTTPStatusError(str(status), request=request, response=httpx.Response(status, request=request))
+
+
+ENDED = [answered(500), answered(503), ConnectionResetError("cut"), httpx.ReadError("cut"), ValueError("a bug")]
+LATE = [
+    TimeoutError("late"),
+    httpx.ReadTimeout("late"),
+    Unanswered("late"),
+    answered(504),
+    requests.ReadTimeout("late"),
+]
+
+
+@pytest.mark.parametrize("error", LATE, ids=lambda error: type(error).__name__)
+async def test_what_is_not_there_yet_may_still_come(error: BaseException) -> None:
+    """R03, X24: where somebody stopped waiting, a probe that finds nothing proves nothing: the outcome is unknown, and
+    a person is asked before the call is made again."""
+    service = Slow(error)
+    run = await service.run(lambda: None)
+    assert ([pause["kind"] for pause in run.pending], service.asked) == (["effect"], 1)
+    run = await service.agent.resume(run, "skip")
+    assert [row["result"] for row in run.receipt["effects"]] == ["unknown", "refused"]
+
+
+async def test_what_came_meanwhile_is_found_before_the_call_is_made_again() -> None:
+    """R03: nobody is asked, and nothing is sent again."""
+    service = Slow(TimeoutError("no answer"))
+    run = await service.run(lambda: setattr(service, "done", True))
+    assert (run.status, run.pending, service.asked) == ("completed", (), 1)
+
+
+@pytest.mark.parametrize("error", ENDED, ids=str)
+async def test_who_has_ended_the_call_is_believed(error: BaseException) -> None:
+    """R03: where the service answered or cut the line, or the tool ended by itself, a probe that finds nothing proves
+    that nothing happened; the model may try again."""
+    service = Slow(error)
+    run = await service.run(lambda: None)
+    assert (run.pending, service.asked) == ((), 2)
+    assert {row["result"] for row in run.receipt["effects"]} == {"failed"}
+
+
+async def test_a_probe_goes_before_the_key() -> None:
+    """R03: services forget keys, so a call that a crash cut off is not made again if its probe finds it."""
+    sent, crash = list[str](), Crash(None, only=["store"])
+
+    def send(to: str, text: str, idempotency_key: str) -> str:
+        """Send a mail."""
+        sent.append(idempotency_key)
+        crash.at = crash.at or len(crash.trace) + 1
+        return "sent"
+
+    tool = StructuredTool.from_function(send, metadata={"effect": "write", "probe": lambda arguments: sent != []})
+    agent = Agent(sending(tools=["send"]), [tool], storage=crashing("memory:", crash), settings={"confirm": "never"})
+    with pytest.raises(StorageError):
+        await agent.start("Mail ann", thread_id="t")
+    run = await agent.resume("t")
+    assert (run.status, len(sent)) == ("completed", 1)
