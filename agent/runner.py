@@ -1005,7 +1005,7 @@ class Runner:
     async def _sharing_day(self, thread: HeldThread, act: Act, context: Context) -> AsyncIterator[None]:
         """Let what is called in this context spend from the budgets of its owner and its queue."""
         budget = None
-        if self.budgets.limits():
+        if self.budgets.are_set:
             owner = str(act.change.get("owner") or thread.row.get("owner") or "")
             queue = str(act.change.get("home") or queue_of(thread.row, self.queue))
             budget = RunBudget(self.budgets, self.storage, thread.store, thread.thread_id, owner=owner, queue=queue)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from donewhen.state.options import Options
@@ -34,7 +34,9 @@ class Limits(Options):
 
 
 OF_A_DAY = ("model_calls", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
-"""The amounts that a budget of a day can limit: requests to models and what they cost, and time."""
+"""The amounts that a budget of a day can limit: requests to models and what they cost, and time. Others, such as
+`tool_calls`, are counted and shown.
+"""
 Scope = Literal["owner", "queue"]
 
 
@@ -45,24 +47,43 @@ def _check_day(limits: Limits | None) -> Limits | None:
     return limits
 
 
+def _check_unnamed(limits: Any) -> Any:
+    if isinstance(limits, Mapping):
+        for name, each in limits.items():
+            if isinstance(each, Mapping | Limits):
+                raise ValueError(f"limits by name, as of {name!r}, go into owners or queues")
+    return limits
+
+
 DayLimits = Annotated[Limits | None, AfterValidator(_check_day)]
+SharedLimits = Annotated[DayLimits, BeforeValidator(_check_unnamed)]
 
 
 class Budgets(Options):
-    """What all runs of an owner, and all runs of a queue, may spend in a day, in all processes together."""
+    """What all runs of an owner, and all runs of a queue, may spend in a day, in all processes together.
+
+    `Budgets(owner=Limits(cost_usd=5), owners={"it": Limits(cost_usd=20)})`: the limits of a name replace the general
+    ones, or limit that name alone where there are none. `tool_calls` are counted and shown, and cannot be limited.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    owner: DayLimits = Field(default=None, description="each owner's day; runs without an owner share one")
-    queue: DayLimits = Field(default=None, description="each queue's day")
+    owner: SharedLimits = Field(default=None, description="each owner's day; runs without an owner share one")
+    queue: SharedLimits = Field(default=None, description="each queue's day")
+    owners: dict[str, DayLimits] = Field(default={}, description="the day of these owners instead; None: no limit")
+    queues: dict[str, DayLimits] = Field(default={}, description="the day of these queues instead; None: no limit")
     zone: Annotated[str, AfterValidator(check_zone)] = Field(
         default="UTC", description="the time zone in which a day begins, such as Europe/Berlin"
     )
 
-    def limits(self) -> dict[Scope, Limits]:
-        """Return the limits that are set, by scope."""
-        by_scope: dict[Scope, Limits | None] = {"owner": self.owner, "queue": self.queue}
-        return {scope: limits for scope, limits in by_scope.items() if limits is not None}
+    @property
+    def are_set(self) -> bool:
+        """Return whether anything is limited. Then the spending of all runs is counted."""
+        return bool(self.owner or self.queue or self.owners or self.queues)
+
+    def limits_of(self, scope: Scope, name: str) -> Limits | None:
+        """Return the limits of an owner or a queue; None if it has none."""
+        return self.owners.get(name, self.owner) if scope == "owner" else self.queues.get(name, self.queue)
 
 
 def read_budgets(value: Budgets | Mapping[str, Any]) -> Budgets:

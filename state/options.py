@@ -1,7 +1,7 @@
 """Options that users write: wrong names and values are a ConfigError of one line, with a near match."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,6 +35,12 @@ def option_problems(kind: type[BaseModel], error: ValidationError) -> Iterator[s
 
 def _fields_at(kind: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
-        below = kind.model_fields[part].annotation if part in kind.model_fields else None
-        kind = below if isinstance(below, type) and issubclass(below, BaseModel) else kind
+        kind = (part in kind.model_fields and _model_in(kind.model_fields[part].annotation)) or kind
     return list(kind.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that is, or is part of, an annotation such as `Limits | None`."""
+    if parts := get_args(annotation):
+        return next(filter(None, map(_model_in, parts)), None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

@@ -67,7 +67,9 @@ class RunBudget:
     def __init__(
         self, budgets: Budgets, storage: Storage, store: ThreadStore, thread_id: str, *, owner: str, queue: str
     ) -> None:
-        self._limits = budgets.limits()
+        self._names: dict[Scope, str] = {"owner": owner, "queue": queue}
+        found = {scope: budgets.limits_of(scope, name) for scope, name in self._names.items()}
+        self._limits = {scope: limits for scope, limits in found.items() if limits is not None}
         self._zone = budgets.zone
         self._storage = storage
         self._store = store
@@ -95,10 +97,10 @@ class RunBudget:
     async def accounts(self) -> list[DayAccount]:
         """Return the accounts of today that the run spends from."""
         day = today(self._store, self._zone)
-        names = self._names()
         return [
-            read_account(scope, names[scope], day, limits, await self._table.spent(day, scope, names[scope]))
-            for scope, limits in self._limits.items()
+            read_account(scope, name, day, self._limits[scope], await self._table.spent(day, scope, name))
+            for scope, name in self._names.items()
+            if scope in self._limits
         ]
 
     async def announce(self) -> str | DayAccount:
@@ -141,9 +143,6 @@ class RunBudget:
             self._unannounced.discard(request)
             self._table.forget_with_next(self._thread_id, request)
 
-    def _names(self) -> dict[Scope, str]:
-        return {"owner": self._owner, "queue": self._queue}
-
     async def _announce(self, request: str, amounts: Amounts) -> None:
         await self._table.announce(self._thread_id, request, self._owner, self._queue, amounts)
 
@@ -153,8 +152,8 @@ class RunBudget:
         Announcements are read first: a request that is charged meanwhile counts twice then, and is not overlooked.
         What settled requests cost is spent, also those of others: who waited for each other's would wait for ever.
         """
-        names, others, has_room = self._names(), set[AnnouncedRequest](), True
-        announced = [await self._table.announced(scope, names[scope]) for scope in self._limits]
+        others, has_room = set[AnnouncedRequest](), True
+        announced = [await self._table.announced(scope, self._names[scope]) for scope in self._limits]
         accounts = list[DayAccount]()
         for account, found in zip(await self.accounts(), announced, strict=True):
             of_others = {each: cost for each, cost in found.items() if each.request not in (own, *self._settled)}
@@ -170,11 +169,13 @@ class RunBudget:
 
     async def _expected(self, accounts: Sequence[DayAccount]) -> Amounts:
         """Return what a request is expected to cost: twice the average of these accounts or, without one, of all."""
+        if not (wanted := self.limited & {*KNOWN_AFTERWARDS}):
+            return {"model_calls": 1}
         known = next((each.spent for each in accounts if each.spent.get("model_calls")), None)
         if known is None:
             yesterday = date.fromisoformat(accounts[0].day) - timedelta(days=1)
             known = await self._table.spent_since(yesterday.isoformat())
-        calls, wanted = known.get("model_calls", 0), self.limited & {*KNOWN_AFTERWARDS}
+        calls = known.get("model_calls", 0)
         amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
         return {"model_calls": 1, **amounts}
 
@@ -200,11 +201,11 @@ def _is_used_up(left: Mapping[str, float]) -> bool:
 
 async def list_budgets(store: ThreadStore, budgets: Budgets, day: str | None = None) -> list[BudgetRow]:
     """Return what owners and queues spent on a day, by default today, those with the least left first."""
-    day, limits, rows = day or today(store, budgets.zone), budgets.limits(), list[tuple[float, BudgetRow]]()
+    day, rows = day or today(store, budgets.zone), list[tuple[float, BudgetRow]]()
     scopes: tuple[Scope, ...] = ("owner", "queue")
     for scope in scopes:
         for name, stored in (await store.spending.spent_by_name(day, scope)).items():
-            account = read_account(scope, name, day, limits.get(scope) or Limits(), stored)
+            account = read_account(scope, name, day, budgets.limits_of(scope, name) or Limits(), stored)
             shown = meter(account.spent, account.limits, account.granted)
             used = [row["spent"] / row["limit"] if row["limit"] else inf for row in shown if row["limit"] is not None]
             rows.append((-max(used, default=0), {"scope": scope, "name": name, "day": day, "meter": shown}))

@@ -107,3 +107,12 @@ def test_plain_output(environment: dict[str, str]) -> None:
 
 def test_commands_are_a_list() -> None:
     assert read_config({"DONEWHEN_COMMANDS": "git, make,"}).commands == ("git", "make")
+
+
+def test_budgets_are_json() -> None:
+    """41.5: also those of names, and what cannot be meant is refused at the start."""
+    given = '{"owner": {"cost_usd": 5}, "owners": {"it": {"cost_usd": 20}}, "queues": {"nightly": {"cost_usd": 50}}}'
+    assert read_config({"DONEWHEN_BUDGETS": given}).budgets["owners"] == {"it": {"cost_usd": 20}}
+    for wrong, said in (("{", "must be JSON"), ('{"owners": {"it": {"cost": 1}}}', "no owners.it.cost; .*cost_usd")):
+        with pytest.raises(ConfigError, match=said):
+            read_config({"DONEWHEN_BUDGETS": wrong})

@@ -95,6 +95,46 @@ async def test_planning_asks_and_a_queue_has_its_day_too(storage: Any) -> None:
         assert (await agent.resume(waits, "extend")).answer == "2"
 
 
+async def test_a_named_owner_or_queue_has_its_own_day(tmp_path: Path) -> None:
+    """41.5: a named budget replaces the general one; where there is none, only the named ones are limited, and all
+    count."""
+    url, stop = fresh_url("sqlite", tmp_path), {"on_exhausted": "stop"}
+    owners = {"it": Limits(model_calls=2), "audit": None}
+    budgets = {"owner": Limits(model_calls=1), "owners": owners, "queues": {"nightly": {"model_calls": 3}}}
+
+    def agent_in(queue: str) -> Agent:
+        model = ScriptedModel(roles={"triage": [answer("ok")] * 9}, strict=False)
+        return Agent(model, storage=url, settings=stop, options=AgentOptions(queue=queue, budgets=budgets))
+
+    async with agent_in("day") as day, agent_in("nightly") as nightly:
+        for agent, owner, said in (
+            (day, "hr", "answered"),
+            (day, "hr", "exhausted"),
+            (day, "it", "answered"),
+            (day, "it", "answered"),
+            (day, "it", "exhausted"),
+            (nightly, "audit", "answered"),
+            (nightly, "audit", "answered"),
+            (nightly, "audit", "answered"),
+            (nightly, "audit", "exhausted"),
+            (day, "audit", "answered"),
+        ):
+            assert (await agent.start("say ok", owner=owner)).status == said, (owner, said)
+        shown = {
+            (row["scope"], row["name"]): (each["spent"], each["limit"])
+            for row in await day.budgets()
+            for each in row["meter"]
+            if each["key"] == "model_calls"
+        }
+        assert shown == {
+            ("owner", "audit"): (4, None),
+            ("owner", "hr"): (1, 1),
+            ("owner", "it"): (2, 2),
+            ("queue", "day"): (4, None),
+            ("queue", "nightly"): (3, 3),
+        }
+
+
 @pytest.mark.parametrize("policy", ["deliver", "stop"])
 async def test_where_nobody_is_asked_the_policy_decides(policy: str, storage: Any) -> None:
     """41.5, H13: at the budget of a day the run ends like at any limit, and makes no further request."""
@@ -208,10 +248,10 @@ async def test_two_retries_do_not_wait_for_each_other(storage: Any) -> None:
 LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
 
 
-def _work(url: str, pipe: Connection) -> None:
+def _work(url: str, pipe: Connection, budgets: dict[str, Any]) -> None:
     async def work(owner: str) -> None:
         model = working(6, strict=False)
-        async with agent_of(url, model, {"owner": LIMITS[owner]}, on_exhausted="stop") as agent:
+        async with agent_of(url, model, budgets[owner], on_exhausted="stop") as agent:
             pipe.send("ready")
             pipe.recv()
             run = await agent.start("look", owner=owner)
@@ -221,16 +261,22 @@ def _work(url: str, pipe: Connection) -> None:
         asyncio.run(work(owner))
 
 
+GENERAL = {owner: {"owner": limits} for owner, limits in LIMITS.items()}
+NAMED = {owner: {"owner": {"model_calls": 1}, "owners": LIMITS} for owner in LIMITS}
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_processes_at_once_stay_within_the_day(kind: str, tmp_path: Path) -> None:
-    """41.5, Q98: three processes at once make no request too many, and exceed what is known afterwards by one."""
+@pytest.mark.parametrize("budgets", [GENERAL, NAMED], ids=["general", "named"])
+async def test_processes_at_once_stay_within_the_day(kind: str, budgets: dict[str, Any], tmp_path: Path) -> None:
+    """41.5, Q98: three processes at once make no request too many, and exceed what is known afterwards by one; also of
+    an owner who is named."""
     url = fresh_url(kind, tmp_path)
     async with agent_of(url, working(0), {"owner": {"model_calls": 1}}) as agent:
         await agent.threads()
         workers = []
         for _ in range(3):
             ours, theirs = forks.Pipe()
-            process = forks.Process(target=_work, args=(url, theirs), daemon=True)
+            process = forks.Process(target=_work, args=(url, theirs, budgets), daemon=True)
             process.start()
             workers.append((process, ours))
         for owner, limit in LIMITS.items():
@@ -311,7 +357,14 @@ def test_wrong_budgets_are_refused() -> None:
     for given, said in (
         ({"owner": {"rounds": 1}}, "rounds: a budget of a day limits model_calls"),
         ({"owner": Limits(rounds=3)}, r'others are of a run \(given: {"rounds": 3}\)'),
-        ({"owners": {}}, "there is no owners"),
+        ({"ownrs": {}}, "there is no ownrs; did you mean owner"),
+        ({"owner": {"it": Limits(cost_usd=5)}}, "owner: limits by name, as of 'it', go into owners or queues"),
+        ({"queue": {"nightly": {"cost_usd": 5}}}, "queue: limits by name"),
+        ({"owners": {"it": {"rounds": 1}}}, "rounds: a budget of a day limits model_calls"),
+        ({"owners": {"it": {"cost_us": 1}}}, "there is no owners.it.cost_us; did you mean cost_usd"),
+        ({"owner": {"cost_us": 1}}, "there is no owner.cost_us; did you mean cost_usd"),
+        ({"owners": {"cost_usd": 5}}, "owners.cost_usd: Input should be a valid dictionary or instance of Limits"),
+        ({"owners": Limits(cost_usd=5)}, "owners: Input should be a valid dictionary"),
         ({"zone": "Mars"}, "is not a time zone"),
     ):
         with pytest.raises(ConfigError, match=said):
