@@ -461,8 +461,9 @@ async def rule(call: Call, context: C, gates: Sequence[Gate[C, R]]) -> R:
 def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.Call:
     """Return the call as hooks see it; after it was made, with its result."""
     caller, tool = context.caller, context.tools.get(call["name"])
-    effect = tool.effect if tool else "write"
-    return policies.Call(context.thread, caller.id, caller.goal, call["name"], call["args"], effect, **result)
+    effect, provider = (tool.effect, tool.provider) if tool else ("write", "")
+    about = (context.thread, caller.id, caller.goal, call["name"], call["args"], effect)
+    return policies.Call(*about, provider=provider, **result)
 
 
 def _approval_reason(call: Call, context: StepContext) -> ApprovalReason | None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from donewhen.errors import ToolMissing
 from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallOutcome, ToolCall, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.hooks import Hooks
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import one_step
 from tests.kit.serving import free_port
@@ -134,6 +136,20 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
         assert "the MCP server 'shop' is not there any more" in waiting.text
         assert (await called(servers, "price", {"thing": "tea"})).text.startswith("tea costs 3")
     assert servers.tools == []
+
+
+async def test_a_hook_knows_the_server_of_a_tool(tmp_path: Path) -> None:
+    """X06: by the name that the configuration gives it, before and after."""
+    seen = list[str]()
+    hooks = Hooks(
+        before_call=[lambda made: seen.append(made.provider)], after_call=[lambda made: seen.append(made.provider)]
+    )
+    model = one_step([call("price", thing="tea"), finish_step("It costs 3.", "s1.1")], tools=["price"])
+    async with McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}}) as servers:
+        async with Agent(model, [servers], storage="memory:", hooks=hooks) as agent:
+            await agent.start("What is tea?", settings={"confirm": "never"})
+        assert seen == [Toolbox(servers.tools)["price"].provider] * 2
+    assert re.fullmatch("shop [0-9a-f]{8}", seen[0])
 
 
 async def killed(process: int) -> None:

@@ -13,7 +13,7 @@ from langchain_core.tools import ToolException
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
-from donewhen import Agent, ConfigError, StorageError, build_graph
+from donewhen import Agent, ConfigError, Executor, StorageError, build_graph
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.hooks import Ask, Call, End, Hooks, Note, Question, Refuse
@@ -310,6 +310,24 @@ async def test_a_result_is_withheld_and_stands_nowhere() -> None:
     assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
     assert "card 4111" not in str(flow.values)
     assert "its result is withheld" in requests(model, "s1")[1].messages[-1].text
+
+
+async def test_a_function_and_an_executor_have_no_provider() -> None:
+    """X06: a hook that goes by who provides a tool tells servers' tools from those of the house, before and after."""
+    seen = list[tuple[str, str]]()
+
+    def note(made: Call) -> None:
+        seen.append((made.tool, made.provider))
+
+    async def work(brief: str) -> str:
+        return "done"
+
+    model = one_step([call("look", where="here"), finish_step("Looked.", "s1.1")], tools=["look"])
+    hooks = Hooks(before_call=[note], after_call=[note])
+    await play(model, [look], effects=EFFECTS, hooks=hooks)
+    executors, settings = {"agent": Executor(work=work, passthrough=True)}, {**FREE, "executor": "agent"}
+    await play(ScriptedModel([]), executors=executors, settings=settings, hooks=hooks)
+    assert seen == [("look", "")] * 2 + [("agent", "")] * 2
 
 
 async def test_planning_passes_the_same_policies() -> None:
