@@ -480,15 +480,18 @@ def receipt(
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The receipt, or several.")],
     key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="The public key that must have signed it: base64, or a PEM file."),
     ] = None,
-    json: AsJson = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout; a list of several files.")] = False,
 ) -> None:
-    """Check a receipt: name the first line that was changed, dropped or moved, and the key that signed it."""
-    end(lambda: _standalone.verify_receipt_file(file, key, json=json), json)
+    """Check receipts: name the first line that was changed, dropped or moved, and the key that signed it.
+
+    Of several files each has a line, with its name; the exit code is 1 if one does not hold.
+    """
+    end(lambda: _standalone.verify_receipt_files(files, key, json=json), json)
 
 
 @app.command()

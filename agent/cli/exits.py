@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
@@ -87,8 +87,8 @@ def _report_error(error: BaseException, text: str, json: bool) -> None:
         print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": row})
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, on one line."""
+def print_json(value: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Print one JSON object, or a list of them, on stdout, on one line."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     line = json.dumps(value, ensure_ascii=not unicode, default=str)
     sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line) + "\n")

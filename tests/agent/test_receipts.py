@@ -346,6 +346,29 @@ def test_another_program_checks_it_by_the_page(shell: Shell, tmp_path: Path) -> 
     assert "was changed" in subprocess.run(example, capture_output=True, text=True, check=False).stderr
 
 
+def test_several_receipts_are_checked_at_once(shell: Shell, tmp_path: Path) -> None:
+    """Each has a line with its name, or is one of a list; one that does not hold makes the command fail."""
+    whole, changed, missing = (tmp_path / name for name in ("whole.json", "changed.json", "missing.json"))
+    text = asyncio.run(receipt(KEY))
+    whole.write_text(text, encoding="utf-8")
+    changed.write_text(text.replace("12.5", "92.5"), encoding="utf-8")
+    for files, code in (((whole, whole), 0), ((whole, changed), 1), ((changed, whole), 1)):
+        checked = shell("verify", *map(str, files), "--key", SIGNED)
+        assert (checked.exit_code, checked.stderr) == (code, "")
+        for file, line in zip(files, checked.stdout.splitlines(), strict=True):
+            assert line.startswith(f"{file}: ")
+            assert ("was changed" if file is changed else "as they were written") in line
+        rows = json.loads(shell("verify", *map(str, files), "--json").stdout)
+        assert [(row["file"], row["ok"]) for row in rows] == [(str(file), file is whole) for file in files]
+        assert all(row["schema_version"] for row in rows)
+    alone = shell("verify", str(whole))
+    assert str(whole) not in alone.stdout
+    assert "file" not in json.loads(shell("verify", str(whole), "--json").stdout)
+    unread = shell("verify", str(whole), str(missing))
+    assert (unread.exit_code, unread.stdout) == (2, "")
+    assert str(missing) in unread.stderr
+
+
 @pytest.mark.parametrize("number", [5.055e-06, 1.5e-07, 0.5, 40.0, 1e22])
 @pytest.mark.parametrize("indent", [None, 1])
 def test_the_example_prints_numbers_as_receipts_do(number: float, indent: int | None, tmp_path: Path) -> None:
