@@ -461,9 +461,10 @@ async def rule(call: Call, context: C, gates: Sequence[Gate[C, R]]) -> R:
 def call_for_hooks(call: Call, context: CallContext, **result: Any) -> policies.Call:
     """Return the call as hooks see it; after it was made, with its result."""
     caller, tool = context.caller, context.tools.get(call["name"])
-    effect, provider = (tool.effect, tool.provider) if tool else ("write", "")
-    about = (context.thread, caller.id, caller.goal, call["name"], call["args"], effect)
-    return policies.Call(*about, provider=provider, **result)
+    about: Json = (
+        {"effect": tool.effect, "server": tool.server, "request": tool.request} if tool else {"effect": "write"}
+    )
+    return policies.Call(context.thread, caller.id, caller.goal, call["name"], call["args"], **about, **result)
 
 
 def _approval_reason(call: Call, context: StepContext) -> ApprovalReason | None:

@@ -75,12 +75,11 @@ class Call:
     """For `after_call`: True if the call succeeded."""
     text: str = ""
     """For `after_call`: the complete result, without credentials."""
-    provider: str = ""
-    """Whose tool it is. "" for a function of yours and for an executor; else a server, a space, and eight hex digits:
-    `https://api.example.com/v1 a30b7c8a` for an HTTP API (the address of its operations), `shop 5108a415` for an MCP
-    server (its name in your configuration). The digits are a digest of the arguments that it takes, and for an HTTP API
-    of method and path too: they stay the same if only the name or the description changes.
-    """
+    server: str = ""
+    """Whose tool it is: the address of an HTTP API, such as `https://api.example.com/v1`, or the name of an MCP server
+    in your configuration; "" for a function of yours and for an executor."""
+    request: str = ""
+    """For an HTTP API: the operation's method and path, as in `PATCH /orders/{order}`, whatever the tool is called."""
 
 
 @dataclass(frozen=True)

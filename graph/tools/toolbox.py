@@ -228,6 +228,12 @@ class KnownTool:
         return f"{self.server} {hashlib.sha256(takes.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
     @property
+    def request(self) -> str:
+        """The method and path of an operation of an HTTP API; "" for any other tool."""
+        sent_as = (self.tool.metadata or {}).get("sent_as")
+        return f"{str(sent_as['method']).upper()} {sent_as['path']}" if sent_as else ""
+
+    @property
     def now(self) -> ShownTool:
         """What the tool is now, to compare it with what an approval says."""
         return ShownTool(self.provider, self.effect)

@@ -915,11 +915,13 @@ async def test_a_question_fills_in_the_request_and_ends_the_words_of_a_hook() ->
 
 
 async def test_a_hook_knows_the_server_of_an_operation() -> None:
-    """X06: before and after, with a digest of the request that stays the same under another name."""
-    seen = list[str]()
-    hooks = Hooks(
-        before_call=[lambda made: seen.append(made.provider)], after_call=[lambda made: seen.append(made.provider)]
-    )
+    """X06: before and after, with method and path, whatever it is called."""
+    seen = list[Any]()
+
+    def note(made: Any) -> None:
+        seen.append((made.server, made.request))
+
+    hooks = Hooks(before_call=[note], after_call=[note])
     with ApiServer(objects={ISSUE: {"title": "Crash"}}) as server:
         for name in ("issues_get", "issues_fetch"):
             document = json.loads(ISSUES.read_text().replace('"issues/get"', f'"{name}"'))
@@ -927,9 +929,7 @@ async def test_a_hook_knows_the_server_of_an_operation() -> None:
             model = one_step([read, give_up("no")], content="Read 7 of ann/app", tools=[name])
             agent = Agent(model, openapi_tools(document, base_url=server.url), storage="memory:", hooks=hooks)
             await agent.start("Read issue 7 of ann/app", settings={"confirm": "never"})
-    assert len(seen) == 4
-    assert len({*seen}) == 1
-    assert re.fullmatch(rf"{server.url} [0-9a-f]{{8}}", seen[0])
+    assert seen == [(server.url, "GET /repos/{owner}/{repo}/issues/{number}")] * 4
 
 
 @pytest.mark.parametrize(

@@ -312,12 +312,12 @@ async def test_a_result_is_withheld_and_stands_nowhere() -> None:
     assert "its result is withheld" in requests(model, "s1")[1].messages[-1].text
 
 
-async def test_a_function_and_an_executor_have_no_provider() -> None:
-    """X06: a hook that goes by who provides a tool tells servers' tools from those of the house, before and after."""
+async def test_a_function_and_an_executor_have_no_server() -> None:
+    """X06: a hook that goes by the server of a tool tells servers' tools from those of the house, before and after."""
     seen = list[tuple[str, str]]()
 
     def note(made: Call) -> None:
-        seen.append((made.tool, made.provider))
+        seen.append((made.tool, made.server + made.request))
 
     async def work(brief: str) -> str:
         return "done"
