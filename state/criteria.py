@@ -28,7 +28,7 @@ from pydantic import (
 
 from donewhen.state.language.texts import say
 from donewhen.state.pattern import pattern
-from donewhen.state.values import Json, fold_text
+from donewhen.state.values import Json, fold_text, split_kept
 
 PATTERN_CHARS = 500
 PATTERN_SIZE = 10_000
@@ -167,16 +167,22 @@ Say: TypeAlias = Callable[..., str]
 """Returns a text of the section `proof` by its key and values."""
 
 
-def meets(expect: str | Mapping[str, Any], ok: bool, text: str, language: str = "en") -> tuple[bool, str]:
-    """Return whether a result meets the expectation, and why. A failed call meets nothing. Never raises."""
+def meets(expect: str | Mapping[str, Any], ok: bool, text: str, language: str = "en") -> tuple[bool | None, str]:
+    """Return whether a result meets the expectation, and why. A failed call meets nothing. Never raises.
+
+    None if only the beginning of the result was kept, and the rest could decide otherwise.
+    """
     speak: Say = partial(say, language, "proof")
     if not ok:
         return False, speak("call_failed", said=repr(text[:200]))
     if expect == "ok":
         return True, speak("call_succeeded")
     assert isinstance(expect, Mapping)
-    if (needle := expect.get("contains")) is not None:
+    text, rest = split_kept(text)
+    if (needle := expect.get("contains")) is not None and (needle in text or not rest):
         return needle in text, speak("contains" if needle in text else "contains_not", wanted=repr(needle[:80]))
+    if rest:
+        return None, speak("cut", read=f"{len(text):,}", said=rest)
     if (expression := expect.get("matches")) is not None:
         return _matches(expression, text, speak)
     if expect.get("path") is not None:
@@ -230,7 +236,7 @@ def _has_same_truths(left: Any, right: Any) -> bool:
 
 
 def _number(wanted: float, tolerance: float, text: str, speak: Say) -> tuple[bool, str]:
-    numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000].translate(_MINUS))]
+    numbers = [float(match.replace(",", "")) for match in NUMBER.findall(text.translate(_MINUS))]
     if len(numbers) != 1:
         return False, speak("numbers", count=len(numbers))
     is_close = math.isclose(numbers[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12)

@@ -156,6 +156,23 @@ def storable_text(value: Any) -> str:
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
+_RESULT_HAD, _NOT_KEPT = "\n… the result had ", "; the rest was not kept"
+_END_CHARS = 10_000
+"""What a text says of the rest stands among its last characters; notes of other kinds may follow."""
+
+
+def note_of_rest(size: str) -> str:
+    """Return the line that ends the text of a result of this size if only its beginning was kept."""
+    return f"{_RESULT_HAD}{size}{_NOT_KEPT}"
+
+
+def split_kept(text: str) -> tuple[str, str]:
+    """Return what was kept of a result, and what its text says of the rest; "" if that is all of it."""
+    at = text.find(_RESULT_HAD, max(len(text) - _END_CHARS, 0))
+    said = text[at + 3 :].partition("\n")[0] if at >= 0 else ""
+    return (text[:at], said) if said.endswith(_NOT_KEPT) else (text, "")
+
+
 def fold_text(text: str) -> str:
     """Return a text for comparison, regardless of case and white space. 10² and 102 stay two texts."""
     return " ".join(text.casefold().split())

@@ -535,5 +535,5 @@ async def _check(proof: Proof, check: Json, verdict: Json) -> Json:
     # In a thread, because a pattern may take a second.
     ok = outcome.ok and not entry.get("failed")
     met, why = await run_in_thread(partial(meets, check["expect"], ok, outcome.text, proof.scope.language))
-    note = proof.scope.say("check_decided", tool=check["tool"], why=why)
-    return {**verdict, "verdict": "proven" if met else "failed", "note": note}
+    note = proof.scope.say("check_open" if met is None else "check_decided", tool=check["tool"], why=why)
+    return {**verdict, "verdict": "unverified" if met is None else "proven" if met else "failed", "note": note}

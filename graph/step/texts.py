@@ -6,12 +6,12 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.tools.rendering import cut_before, not_kept
+from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.channels import Planning, Step
 from donewhen.state.proof.journal import BEFORE_CHARS, BEFORE_ROOM, INLINE_CHARS, shorten_entry
 from donewhen.state.records import Call, JournalEntry
-from donewhen.state.values import store_label
+from donewhen.state.values import split_kept, store_label
 
 OBSERVATIONS = ("donewhen", "observations")
 """Namespace of the full texts of observations in the store."""
@@ -112,7 +112,7 @@ async def recall(
     room = max(room - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)), offset)
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
-    if end >= len(text) and (rest := not_kept(text)):
+    if end >= len(text) and (rest := split_kept(text)[1]):
         more += f" of what was kept: {rest}"
     head = f"recall ok: [{id}] characters {offset} to {end} of {len(text)}{more}"
     piece = framed("tool_output", text[offset:end], fence)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from donewhen.graph.tools.certain import Unanswered
-from donewhen.state.values import clean_text
+from donewhen.state.values import clean_text, note_of_rest
 
 MOST_ITEMS = 200_000
 """The most items of an array or a table; a larger one is shown by its repr. Of an iterator, the most that are read."""
@@ -45,7 +45,7 @@ def render_value(value: Any, limit: int) -> str:
     if isinstance(value, Iterator):
         items = list(itertools.islice(value, MOST_ITEMS + 1))
         if len(items) > MOST_ITEMS:
-            note = f"\n… there are more than {MOST_ITEMS:,} items; the rest was not read"
+            note = note_of_rest(f"more than {MOST_ITEMS:,} items")
             return f"{render_value(items[:-1], max(limit - len(note), 0))}{note}"
         value = items
     if isinstance(value, str):
@@ -186,20 +186,12 @@ def _as_data(value: Any) -> Any:
     libraries = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     tables = ("to_csv", "write_csv") if libraries & {"pandas", "polars"} else ()  # others may write a file
     for way in (*tables, "tolist"):  # a table prints itself with rows and digits left out
-        if callable(written := getattr(value, way, None)) and getattr(value, "size", 0) <= MOST_ITEMS:
-            return written()
+        if callable(written := getattr(value, way, None)):
+            size = getattr(value, "size", 0)
+            return written() if size <= MOST_ITEMS else f"{print_value(value)}{note_of_rest(f'{size:,} values')}"
     if isinstance(value, (Sequence, Set, ValuesView)) and not isinstance(value, range):
         return list(value)
     return describe_error(value) if isinstance(value, BaseException) else print_value(value)
-
-
-_HAD, _NOT_KEPT = "the result had", "; the rest was not kept"
-
-
-def not_kept(text: str) -> str:
-    """Return what the last line of a text says if `cap_text` has cut it; else ""."""
-    last = text[text.rfind("\n") + 1 :].removeprefix("… ")
-    return last if last.startswith(_HAD) and last.endswith(_NOT_KEPT) else ""
 
 
 def cap_text(text: str, limit: int, *, whole: bool = True) -> str:
@@ -209,8 +201,7 @@ def cap_text(text: str, limit: int, *, whole: bool = True) -> str:
     """
     note = ""
     if len(text) > limit or not whole:
-        more = "" if whole else "more than "
-        note = f"\n… {_HAD} {more}{len(text):,} characters{_NOT_KEPT}"
+        note = note_of_rest(f"{'' if whole else 'more than '}{len(text):,} characters")
         text = text[: cut_before(text, max(limit - len(note), 0))]
     return clean_text(text).replace("\0", "␀") + note  # UTF-8 takes no lone surrogate, and PostgreSQL no NUL
 

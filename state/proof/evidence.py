@@ -19,7 +19,7 @@ from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import find_later_change, is_failure, was_read_whole, words_of_entry
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.records import JournalEntry
-from donewhen.state.values import as_whole
+from donewhen.state.values import as_whole, split_kept
 
 Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
@@ -439,6 +439,8 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, grounding: Ground
         problem = scope.say(
             "quote_near" if near else "quote_missing", quote=repr(quote[:60]), id=cited, near=repr(near)
         )
+        kept, rest = split_kept(scope.entry(cited)["text"] if cited in scope.index else "")
+        problem += f"; {scope.say('cut', read=f'{len(kept):,}', said=rest)}" if rest else ""
         grounding.imprecise.append(problem)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from donewhen.state.ledger import round_seconds
 from donewhen.state.proof.quotes import fold
 from donewhen.state.records import WRITES, JournalEntry
-from donewhen.state.values import with_name
+from donewhen.state.values import split_kept, with_name
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -194,6 +194,8 @@ def _overlap(changed: str, target: str) -> bool:
 
 def was_read_whole(entry: JournalEntry, recalled: Mapping[str, Sequence[list[int]]]) -> bool:
     """Return whether the model saw the full observation: nothing was left out (`unread`), or it was recalled."""
+    if split_kept(entry["text"])[1]:
+        return False  # what was not kept, nobody can recall
     if not (unread := entry.get("unread")):
         return True
     at, end = unread

@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 from donewhen import Agent
 from donewhen.graph.tools.rendering import MOST_ITEMS, render_value
 from donewhen.state.language.quantities import amounts_of
+from donewhen.state.values import split_kept
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.flows import FREE, one_step, play
 
@@ -185,4 +186,6 @@ def test_a_generator_is_read_whole_or_says_that_it_was_cut(count: int, whole: bo
     text = render_value((n % 10 for n in range(count)), 1_000_000)
     assert ("more than 200,000 items" in text) == (not whole)
     assert not whole or len(json.loads(text)) == count
-    assert render_value((str(n) for n in range(count)), 500).endswith("the rest was not read") == (not whole)
+    cut = render_value((str(n) for n in range(count)), 500)
+    assert cut.endswith("more than 200,000 items; the rest was not kept") == (not whole)
+    assert split_kept(cut)[0].startswith('["0", ')

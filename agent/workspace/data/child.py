@@ -18,6 +18,7 @@ from typing import Any
 from donewhen.agent.workspace.data.columns import EMPTY, quote_name, quote_text
 from donewhen.agent.workspace.data.tables import ENDINGS, RefusedData, Tables, brief
 from donewhen.agent.workspace.data.workbook import split_sheet
+from donewhen.state.values import note_of_rest
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
 """DuckDB's memory limit, and the process's."""
@@ -132,8 +133,8 @@ def _format_rows(con: Any) -> list[str]:
     shown = len(fitting) - 1
     if shown == total:
         return [*fitting, f"({total} rows)"]
-    left = f"{total} rows in all, only the first {shown} are shown, {total - shown} are left out"
-    return [*fitting, f"({left}: aggregate, filter, or use ORDER BY with LIMIT and OFFSET)"]
+    how = "aggregate, filter, or use ORDER BY with LIMIT and OFFSET"
+    return [*fitting, note_of_rest(f"{total} rows, of which the first {shown} are shown: {how}").lstrip()]
 
 
 def _bound_lines(lines: list[str], what: str) -> list[str]:

@@ -20,12 +20,14 @@ def check(tool: str, expect: Any = "ok", /, **arguments: Any) -> Json:
     return {"text": "it is so", "check": {"tool": tool, "arguments": arguments, "expect": expect}}
 
 
-async def decided(folder: Path, done_when: Json, *tools: Any, level: str = "grounded", **settings: Any) -> Flow:
+async def decided(
+    folder: Path, done_when: Json, *tools: Any, level: str = "grounded", effects: Any = None, **settings: Any
+) -> Flow:
     """A step whose one criterion has a check, and which claims it without any evidence."""
     model = one_step([DONE, give_up("no")], done_when=[done_when], deliver=["Done."])
     model.script.strict = False
     chosen = {"confirm": "never", "on_failure": "deliver", "verification": level, **settings}
-    return await play(model, [*workspace_tools(folder), *tools], settings=chosen)
+    return await play(model, [*workspace_tools(folder), *tools], settings=chosen, effects=effects or {})
 
 
 def verdict(flow: Flow) -> Json:
@@ -49,6 +51,21 @@ async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
     missing = await decided(tmp_path, check("in_stock", name="pears", least=1), in_stock)
     assert verdict(missing)["verdict"] == "failed"
     assert "only 0 pears" in verdict(missing)["note"]
+
+
+@pytest.mark.parametrize("expect", [{"matches": r"^(?![\s\S]*sku-99)"}, {"path": "$.sku", "op": "exists"}])
+async def test_a_check_of_a_result_that_was_cut_decides_nothing(tmp_path: Path, expect: Json) -> None:
+    """What was not kept may hold what the check says is absent: it proves nothing, and says why."""
+
+    def catalog() -> str:
+        """List all."""
+        return "x" * 1_500_000 + "sku-99"
+
+    flow = await decided(tmp_path, check("catalog", expect), catalog, effects={"catalog": "read"})
+    row = verdict(flow)
+    assert row["verdict"] == "unverified"
+    assert "catalog decides nothing: only the first 999," in row["note"]
+    assert "had 1,500,006 characters" in row["note"]
 
 
 async def test_a_claim_that_it_is_not_met_plays_no_part_either(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from donewhen.state.proof.evidence import MOST_EVIDENCE, EvidenceScope, ground_claim, passages
 from donewhen.state.proof.journal import is_change, observation
+from donewhen.state.values import note_of_rest
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | st.text(max_size=8),
@@ -264,6 +265,14 @@ def test_what_was_seen_in_part_is_marked() -> None:
     assert weighed(cites("s2.1"), whole) == ([{"observation": "s2.1"}], [])
     gap = seen(cut, recalled={"s2.1": [[3000, 5000], [5900, 9000]]})
     assert weighed(cites("s2.1"), gap)[0][0]["part"]
+
+
+def test_what_was_not_kept_of_a_result_was_seen_by_nobody() -> None:
+    """V04: no recall reads it, and a quote that is not in the rest may still have been in the result."""
+    cut = {**tool("s2.1", f"a: 3{note_of_rest('2,000,000 characters')}"), "unread": [0, 10]}
+    whole = seen(cut, recalled={"s2.1": [[0, 10_000]]})
+    assert weighed(cites({"observation": "s2.1", "quote": "a: 3"}), whole)[0][0]["part"]
+    assert "had 2,000,000 characters" in weighed(cites({"observation": "s2.1", "quote": "b: 7"}), whole)[1][0]
 
 
 @pytest.mark.parametrize(

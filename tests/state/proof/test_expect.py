@@ -1,4 +1,4 @@
-"""What a check expects of its tool's result. Whatever the result is, the answer is yes or no."""
+"""What a check expects of its tool's result. Whatever a whole result is, the answer is yes or no."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.criteria import Expectation, meets
+from donewhen.state.values import note_of_rest
 
 ROWS = '{"rows": 3, "ok": true, "names": ["a", "b"], "items": [{"n": 1}, {"n": 2}], "none": null, "text": "a3"}'
 
@@ -98,3 +99,35 @@ def test_no_result_makes_a_check_raise(path: str, op: Any, value: Any, found: An
     import json
 
     assert meets({"path": path, "op": op, "value": value}, True, json.dumps(found))[0] in (True, False)
+
+
+CUT = f"[1, 2]{note_of_rest('2,000,000 characters')}"
+
+
+@pytest.mark.parametrize(
+    ("expect", "met"),
+    [
+        ("ok", True),
+        ({"contains": "2]"}, True),
+        ({"contains": "3"}, None),
+        ({"contains": "not kept"}, None),
+        ({"matches": r"^(?![\s\S]*3)"}, None),
+        ({"matches": "2"}, None),
+        ({"path": "$[7]", "op": "exists"}, None),
+        ({"path": "$[0]", "value": 1}, None),
+        ({"equals": [1, 2]}, None),
+        ({"number": 3}, None),
+    ],
+)
+@pytest.mark.parametrize("after", ["", "\n(1 image could not be kept)"])
+def test_of_a_cut_result_only_what_was_kept_decides(expect: Any, met: bool | None, after: str) -> None:
+    """What was not kept could say otherwise: only a text that is there stays there."""
+    decided, said = meets(expect, True, f"{CUT}{after}")
+    assert decided is met
+    assert met or "only the first 6 characters of the result were read" in said
+    assert met or "the result had 2,000,000 characters" in said
+    assert meets(expect, False, CUT)[0] is False
+
+
+def test_all_numbers_of_a_long_result_count() -> None:
+    assert not meets({"number": 5}, True, f"5 {'x' * 200_000} 6")[0]
