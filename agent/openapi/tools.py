@@ -776,10 +776,15 @@ async def _took_effect(api: _Api, operation: Operation, reader: Operation, argum
 
 
 async def _replaced(api: _Api, operation: Operation, reader: Operation, arguments: Json) -> dict[str, str]:
-    """Return, by argument, what a change would replace; of a deletion the object, by the request that reads it."""
-    now = await _look(api, reader, operation.place_of(arguments))
-    if isinstance(now, Exception):
+    """Return, by argument, what a change would replace; of a deletion the object, by the request that reads it.
+
+    Raises the error if the object cannot be read.
+    """
+    now = await _object(api, reader, operation.place_of(arguments))
+    if now is GONE:
         return {}
+    if isinstance(now, Exception):
+        raise now
     if operation.method == "delete":
         return {f"GET {operation.path}": _beginning(comparable_text(now))}
     body = [each for each in operation.parameters if each.place == "body" and each.argument in arguments]

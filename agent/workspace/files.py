@@ -11,7 +11,7 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.data.encoding import OTHER_TOOL, SAMPLE_BYTES, Encoding, encoding_of
-from donewhen.agent.workspace.root import Parts, Root, display_path, refuse_history
+from donewhen.agent.workspace.root import MissingPath, Parts, Root, display_path, refuse_history
 from donewhen.agent.workspace.undo import IGNORE, IGNORE_ALL, TRASH, keep_append, keep_content, keep_copy, keep_move
 from donewhen.state.secrets import CONTEXT, REDACTED, conceal_part
 
@@ -69,9 +69,12 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
 
 
 def replaced_text(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text that `write_file` would replace; {} if it is too long to be shown."""
-    with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
-        before = text.read(MAX_SHOWN + 1)
+    """Return the text that `write_file` would replace; {} if it is too long to be shown, or there is no file."""
+    try:
+        with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
+            before = text.read(MAX_SHOWN + 1)
+    except MissingPath:
+        return {}
     return {"content": before} if len(before) <= MAX_SHOWN else {}
 
 

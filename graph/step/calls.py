@@ -88,7 +88,7 @@ from donewhen.state.proof.journal import (
 )
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import WRITES, Ask, Call, JournalEntry, Pause, StepChange, StepRecord, decision_on
-from donewhen.state.secrets import redact_json
+from donewhen.state.secrets import conceal, redact_json
 from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
@@ -578,7 +578,7 @@ async def _tell_start(context: CallContext, call: Call, id: str) -> str:
     """Tell people that a call begins, with what it replaces; return the digest of that, "" if the tool never says."""
     hide = partial(redact_json, call["args"])
     shown: Json = {"arguments": await run_in_thread(hide) if is_large(call["args"]) else hide()}
-    replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"])
+    replaced, _ = await replaced_texts(context.tools[call["name"]].tool, call["args"])
     if diffs := differences(replaced, call["args"]):
         shown["diffs"] = diffs
     step = context.caller.id if context.may_ask else None
@@ -654,12 +654,14 @@ async def _why_outdated(call: Call, context: CallContext) -> str:
 
     Nothing is lost if what is there is what the call writes, as after a crash of this very call.
     """
-    replaced = await replaced_texts(context.tools[call["name"]].tool, call["args"]) if "base" in call else None
+    tool = context.tools[call["name"]].tool
+    replaced, unread = await replaced_texts(tool, call["args"]) if "base" in call else (None, "")
     if replaced is None or base_of(replaced) == call["base"] or (replaced and not differences(replaced, call["args"])):
         return ""
+    said = conceal(unread, context.deps.secrets)
     return (
-        "what it replaces has changed since people saw the difference. Look at it again; people are asked once more if "
-        "you make the call again"
+        f"what it replaces {f'cannot be read now ({said}), and may have' if unread else 'has'} changed since people "
+        "saw the difference. Look at it again; people are asked once more if you make the call again"
     )
 
 

@@ -33,7 +33,7 @@ from donewhen.state.plan.steps import FOR_WRITE
 from donewhen.state.proof.journal import call_key, canonical_json, is_change, is_users_word
 from donewhen.state.reading.decisions import PROGRAM
 from donewhen.state.records import Call, JournalEntry, StepChange, decision_on
-from donewhen.state.secrets import conceal_json, redact_json
+from donewhen.state.secrets import conceal, conceal_json, redact_json
 from donewhen.state.settings import Settings
 
 MOST_REFUSALS = 2
@@ -388,7 +388,11 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     approvers = context.settings.approvers
     others = [other for other in others if approvers.get(other["name"]) == approvers.get(call["name"])]
     tool = context.tools[call["name"]]
+    replaced, unread = await replaced_texts(tool.tool, call["args"])
     conditions = tool.conditions(state["language"], call["args"])
+    if unread:
+        line = say(state["language"], "call", "unread", why=conceal(unread, context.deps.secrets)[:MOST_CHARS])
+        conditions = f"{conditions} {line}".lstrip()
     numbers = {each["name"]: context.tools[each["name"]].numbers for each in others} if "program" in call else {}
     waiting = approval_pause(
         [call, *others], state, reason, traces, go.question, conditions, numbers, _failed_before(call, context)
@@ -399,7 +403,7 @@ async def require_consent(call: Call, context: StepContext, go: Go) -> Ruling:
     waiting = waiting.but(answered_by=audience) if audience else waiting
     first, *rest = [_with_provider(each, context) if each in (call, *others) else each for each in context.calls]
     change: StepChange = {"status": "waiting", "calls": [first, *rest]}
-    if (replaced := await replaced_texts(tool.tool, call["args"])) is not None:
+    if replaced is not None:
         change["calls"] = [{**first, "base": base_of(replaced)}, *rest]
         if diffs := differences(replaced, call["args"]):
             waiting = waiting.but(diffs=diffs)

@@ -37,7 +37,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchOp
 from donewhen.graph.events import moment
 from donewhen.graph.sync import call_in_time, finish_batch
 from donewhen.graph.tools.call import LIMIT, CallOutcome
-from donewhen.graph.tools.rendering import cap_text, print_value, render_value
+from donewhen.graph.tools.rendering import cap_text, describe_error, print_value, render_value
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
 from donewhen.state.people.payload import comparable_text, text_difference
@@ -830,17 +830,19 @@ async def ask_probe(
     return CallOutcome(True, render_value(answer, LIMIT)) if _says_something(answer) else None
 
 
-async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return, by argument, the text that it replaces; None if the tool never says.
+async def replaced_texts(tool: BaseTool, arguments: Mapping[str, Any]) -> tuple[dict[str, str] | None, str]:
+    """Return, by argument, the text that it replaces, None if the tool never says; and why it cannot say it now.
 
     `tool.metadata["replaces"]` is a sync or async function of the arguments that returns, by argument, the texts
     that the call would replace: `{"content": "what the file holds"}`. What stands under another name would be gone.
+    If it raises or takes too long, no text is known.
     """
     if (replaces := (tool.metadata or {}).get("replaces")) is None:
-        return None
+        return None, ""
     answer = await _ask_tool(replaces, arguments, "", PROBE_SECONDS)
     texts = answer if isinstance(answer, Mapping) else {}
-    return {str(name): str(old) for name, old in texts.items()}
+    why = " ".join(describe_error(answer).split())[:NAMED_CHARS] if isinstance(answer, BaseException) else ""
+    return {str(name): str(old) for name, old in texts.items()}, why
 
 
 def differences(replaced: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -856,7 +858,7 @@ def base_of(replaced: Mapping[str, str]) -> str:
 
 def _says_something(answer: object) -> bool:
     try:
-        return bool(answer.strip() if isinstance(answer, str) else answer)
+        return not isinstance(answer, BaseException) and bool(answer.strip() if isinstance(answer, str) else answer)
     except Exception:  # an array of several values, say
         return False
 
@@ -864,11 +866,11 @@ def _says_something(answer: object) -> bool:
 async def _ask_tool(
     function: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float
 ) -> object | None:
-    """Return what a function in a tool's metadata says of a call; None if it raises or takes too long."""
+    """Return what a function in a tool's metadata says of a call; the error if it raises or takes too long."""
     try:
         keyed = {"idempotency_key": key} if "idempotency_key" in inspect.signature(function).parameters else {}
         return cast("object", await call_in_time(partial(function, dict(arguments), **keyed), seconds=seconds))
     except asyncio.CancelledError:
         raise
-    except BaseException:  # of a function of others, such as a SystemExit
-        return None
+    except BaseException as error:  # of a function of others, such as a SystemExit
+        return error

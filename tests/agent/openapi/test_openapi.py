@@ -782,6 +782,46 @@ async def test_people_see_what_a_change_replaces() -> None:
         assert shown in run.pending[0]["question"]
 
 
+@pytest.mark.parametrize("method", ["update", "delete"])
+async def test_people_read_that_what_a_change_replaces_could_not_be_read(method: str) -> None:
+    """V12: no difference and no word would look like nothing that is lost. What can be read once they agreed, they
+    see first; what is still away does not stop what they agreed to."""
+    away = True
+
+    class Flaky(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if away and request.method == "GET":
+                return httpx.Response(503, json={"title": "away"}, request=request)
+            return await super().handle_async_request(request)
+
+    name = f"issues_{method}"
+    more = {"title": "Crash at start"} if method == "update" else {}
+    change = call(name, owner="ann", repo="app", number=7, **more)
+    for later in (True, False):
+        away = True
+        with ApiServer(objects={ISSUE: {"title": "Crash", "state": "open"}}) as server:
+            tools = openapi_tools(ISSUES, base_url=server.url, client=httpx.AsyncClient(transport=Flaky()))
+            execute = [change, give_up("away")] if later else [change, change, give_up("no")]
+            model = ScriptedModel(
+                roles={"triage": [submit_plan([{"content": "Change 7", "tools": [name]}])], "execute": execute}
+            )
+            model.script.strict = False
+            settings = {"approvals": "each", "confirm": "never", "on_failure": "deliver"}
+            async with Agent(model, tools, storage="memory:", settings=settings) as agent:
+                run = await agent.start("Change 7")
+                line = "What is there now could not be read, so no difference is shown: “GET "
+                assert line in run.pending[0]["text"]
+                assert "503" in run.pending[0]["text"]
+                away = later
+                run = await agent.resume(run, "approve")
+                if later:
+                    assert run.status != "waiting"
+                    assert len(server.changes) == 1
+                else:
+                    assert line not in run.pending[0]["text"]
+                    assert "Crash" in str(run.pending[0]["diffs"])
+
+
 async def test_people_see_what_numbers_and_objects_replace() -> None:
     """V12: the difference is shown for a number and for a nested object too, not only for texts. What is short stands
     in its place among the arguments, too."""

@@ -125,7 +125,7 @@ def test_long_texts_of_a_call_are_shown_as_text() -> None:
 
 
 async def test_what_a_call_writes_over_is_shown_as_a_difference() -> None:
-    """Q10, U13: by what its tool says it replaces, for people and in events; one that fails says nothing."""
+    """Q10, U13: by what its tool says it replaces, for people and in events; if that fails, people read why."""
 
     def page(name: str, text: str) -> str:
         """Put a page."""
@@ -143,6 +143,9 @@ async def test_what_a_call_writes_over_is_shown_as_a_difference() -> None:
     assert "```diff" in home["action_requests"][0]["description"]
     assert "sk-1234567890abcdef" not in str(key)
     assert "diffs" not in new
+    line = "What is there now could not be read, so no difference is shown: “KeyError: 'new'”"
+    assert line in message_text(flow.pauses[3])
+    assert "could not be read" not in message_text(flow.pauses[1])
     assert [bool(event.get("diffs")) for event in flow.told("tool_started")] == [True, True, False]
 
 
