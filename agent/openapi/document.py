@@ -75,6 +75,25 @@ class KeyHeader:
 
 
 @dataclass(frozen=True)
+class Key:
+    """A key that an operation needs, by its security scheme."""
+
+    scheme: str
+    place: str
+    """Its place in the request; "" if no request has it, as with a certificate."""
+    name: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A part of the document of which no tool can be made."""
+
+    name: str
+    """The name that its tool would have; "" if it is no operation."""
+    why: str
+
+
+@dataclass(frozen=True)
 class Operation:
     """One operation, with everything that a request of it needs."""
 
@@ -101,6 +120,8 @@ class Operation:
     """Arguments that must be given if any field of the body is, which as a whole may be left out."""
     definitions: Json = field(default_factory=dict)
     """The schemas to which those of the parameters refer, by name."""
+    keys: Sequence[Sequence[Key]] = ()
+    """The keys that it needs: all of one of these."""
 
     @property
     def path_arguments(self) -> list[str]:
@@ -176,30 +197,30 @@ class Document:
         self._document, self._address = document, address
         self._resolver = Registry().with_resource("", Resource.opaque(document)).resolver("")
 
-    def operations(self) -> Iterator[Operation | str]:
-        """Yield each operation, or why it cannot be a tool."""
-        names = self._names()
+    def operations(self, only: Collection[str] | None = None) -> Iterator[Operation | LeftOut]:
+        """Yield each operation, or why it cannot be a tool; the log names those of `only` that get another name."""
+        names = self._names(only)
         for path, path_item in self._document["paths"].items():
             item = self._follow(path_item)
             for name, value in item.items():
                 if isinstance(value, Mapping) and name not in METHODS and not str(name).startswith("x-"):
-                    yield f"{name} {path}: there is no method {name!r}"
+                    yield LeftOut("", f"{name} {path}: there is no method {name!r}")
             for method in METHODS:
                 if not isinstance(item.get(method), Mapping):
                     continue
                 operation = self._follow(item[method])
                 place = f"{method.upper()} {path}"
                 if method in WITHOUT_TOOL:
-                    yield f"{place}: it only describes the server"
+                    yield LeftOut(str(operation.get("operationId") or ""), f"{place}: it only describes the server")
                     continue
                 try:
                     yield self._read(names[str(path), method], method, str(path), item, operation)
                 except _CannotBeTool as error:
-                    yield f"{place}: {error}"
+                    yield LeftOut(names[str(path), method], f"{place}: {error}")
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ToolError(f"the document is no valid OpenAPI at {place}: {error!r}"[:300]) from error
 
-    def _names(self) -> dict[tuple[str, str], str]:
+    def _names(self, only: Collection[str] | None) -> dict[tuple[str, str], str]:
         """Return operations' names by path and method; in that order, the second of two equal ones gets a number."""
         items = ((str(path), self._follow(item)) for path, item in self._document["paths"].items())
         found = [(path, method, self._follow(item[method])) for path, item in items for method in METHODS
@@ -208,7 +229,7 @@ class Document:
         for path, method, operation in sorted(found, key=lambda each: each[:2]):
             own, place = str(operation.get("operationId") or _name_of(method, path)), f"{method.upper()} {path}"
             names[path, method] = name = _free_name(own, first)
-            if name != own:
+            if name != own and (only is None or {own, name} & {*only}):
                 other = first[legal_name(own)]
                 same, new = legal_name(own), legal_name(name)
                 log.warning("two operations have the name %s: %s keeps it, %s is %s", same, other, place, new)
@@ -227,10 +248,19 @@ class Document:
                 return url
         return None
 
+    def _schemes(self) -> dict[str, Json]:
+        schemes = self._follow(self._follow(self._document.get("components")).get("securitySchemes"))
+        return {str(name): self._follow(each) for name, each in schemes.items()}
+
     def key_names(self) -> set[str]:
         """Return the names of headers and parameters that hold keys, in small letters."""
-        schemes = self._follow(self._follow(self._document.get("components")).get("securitySchemes"))
-        return {str(self._follow(each).get("name", "")).lower() for each in schemes.values()} - {""}
+        return {str(each.get("name", "")).lower() for each in self._schemes().values()} - {""}
+
+    def _keys(self, operation: Json) -> list[list[Key]]:
+        """Return the keys that an operation needs: all of one of these. An empty one says that it needs none."""
+        schemes, needs = self._schemes(), operation.get("security", self._document.get("security"))
+        needs = [each for each in needs if isinstance(each, Mapping)] if isinstance(needs, list) else []
+        return [[_key(str(name), schemes.get(str(name), {})) for name in each] for each in needs]
 
     def _read(self, name: str, method: str, path: str, item: Json, operation: Json) -> Operation:
         schemas = _Schemas(self)
@@ -263,6 +293,7 @@ class Document:
         return Operation(
             name, method, path, self._server(item, operation), description, self._effect(operation, method), parameters,
             media, whole, needs_body, key_header, self._output(operation), together, schemas.definitions,
+            self._keys(operation),
         )  # fmt: skip
 
     def _key_header(self, name: str, declared: Json) -> KeyHeader:
@@ -450,6 +481,13 @@ def _or_null(schema: Json) -> Json:
             else with_null
         )
     return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _key(scheme: str, declared: Json) -> Key:
+    if declared.get("type") == "mutualTLS":
+        return Key(scheme, "", "")
+    place, name = str(declared.get("in") or ""), str(declared.get("name") or "")
+    return Key(scheme, place, name) if place and name else Key(scheme, "header", "Authorization")
 
 
 def _describe(operation: Json, item: Json, method: str, path: str) -> str:

@@ -27,6 +27,8 @@ from donewhen.agent.openapi.document import (
     MULTIPART,
     TEXT,
     Document,
+    Key,
+    LeftOut,
     Operation,
     Parameter,
     load_document,
@@ -188,16 +190,23 @@ def openapi_tools(
     is_fetched = isinstance(document, str) and document.startswith(("http://", "https://"))
     read = Document(load_document(document), str(document) if is_fetched else "")
     api = _Api(base_url, headers, dict(params or {}), client, seconds, read.key_names())
-    operations = list[Operation]()
-    for each in read.operations():
-        if isinstance(each, str):
-            log.warning("no tool for %s", each)
+    operations, left_out = list[Operation](), dict[str, str]()
+    for each in read.operations(only):
+        if isinstance(each, LeftOut):
+            left_out[each.name] = each.why
+            if only is None:
+                log.warning("no tool for %s", each.why)
         else:
             operations.append(_without_fixed(each, headers, params, api.key_names))
     if unknown := {*(only or ())} - {each.name for each in operations}:
+        if why := left_out.get(name := min(unknown)):
+            raise ToolError(f"no tool can be made of the operation {name!r}, {why}")
         names = ", ".join(each.name for each in operations)
-        raise ToolError(f"the document has no operation {min(unknown)!r}; it has {names[:1000]}")
-    _warn_of_keys((each for each in operations if only is None or each.name in only), api.key_names)
+        raise ToolError(f"the document has no operation {name!r}; it has {names[:1000]}")
+    wanted = [each for each in operations if only is None or each.name in only]
+    _warn_of_keys(wanted, api.key_names)
+    if client is None and not callable(headers):
+        _warn_of_missing_keys(wanted, base_url, headers or {}, params or {})
     readers = {each.path: each for each in operations if read_back and each.method == "get" and each.needs_only("path")}
     reader_of = {
         each.name: readers[each.path] for each in operations if each.method in CHANGING and each.path in readers
@@ -596,6 +605,34 @@ def _warn_of_keys(operations: Iterable[Operation], key_names: Collection[str]) -
             told.add((each.place, each.name))
             wanted, hint = f"the {each.place} {each.name}", OPTIONS_FOR[each.place].format(name=each.name)
             log.warning("%s asks the model for %s, a key that it cannot know: pass %s", name, wanted, hint)
+
+
+def _warn_of_missing_keys(
+    operations: Iterable[Operation], base_url: str | None, headers: Mapping[str, str], params: Mapping[str, str]
+) -> None:
+    """Log, once for each set of security schemes, that nothing gives the keys of one of them, with how to give it.
+
+    What an operation has as an argument is not missing: `_warn_of_keys` tells of that.
+    """
+    given = {("query", name.lower()) for name in params} | {("header", name.lower()) for name in headers}
+    given |= {("cookie", "")} if ("header", "cookie") in given else set()
+    told = set[str]()
+    for operation in operations:
+        has = given | {(each.place, each.name.lower()) for each in operation.parameters}
+        if urlsplit(base_url or operation.server or "").username:
+            has.add(("header", "authorization"))
+        missing = [[key for key in keys if not {(key.place, key.name.lower()), (key.place, "")} & has]
+                   for keys in operation.keys]  # fmt: skip
+        if not all(missing) or not missing:
+            continue
+        hints = (", ".join(f"{key.scheme} ({_how_to_give(key)})" for key in keys) for keys in missing)
+        if (needs := " or ".join(dict.fromkeys(hints))) not in told:
+            told.add(needs)
+            log.warning("%s needs a key that is not given, by its security scheme: pass %s", operation.name, needs)
+
+
+def _how_to_give(key: Key) -> str:
+    return OPTIONS_FOR[key.place].format(name=key.name) if key.place in OPTIONS_FOR else "client=…"
 
 
 # Tools -------------------------------------------------------------------------------------------------------------

@@ -1522,3 +1522,76 @@ def test_a_misspelt_method_is_named_in_the_log(caplog: pytest.LogCaptureFixture)
     document = {"openapi": "3.1.0", "paths": {"/things": {"gte": operation, "x-internal": {}, "post": operation}}}
     assert [tool.name for tool in openapi_tools(document, base_url="https://api.example.com")] == ["find"]
     assert [record.message for record in caplog.records] == ["no tool for gte /things: there is no method 'gte'"]
+
+
+BEARER = {"type": "http", "scheme": "bearer"}
+SHOP = {"type": "apiKey", "in": "header", "name": "X-Shop"}
+IN_QUERY = {"type": "apiKey", "in": "query", "name": "token"}
+SESSION = {"type": "apiKey", "in": "cookie", "name": "sid"}
+WITH_BEARER = "bearer (headers={'Authorization': …})"
+WITH_SHOP = "shop (headers={'X-Shop': …})"
+
+
+@pytest.mark.parametrize(
+    ("security", "options", "missing"),
+    [
+        ([{"bearer": []}], {}, WITH_BEARER),
+        ([{"bearer": []}], {"headers": {"X-Shop": "a"}}, WITH_BEARER),
+        ([{"bearer": []}], {"headers": {"authorization": "Bearer a"}}, ""),
+        ([{"bearer": []}], {"headers": lambda: {"Authorization": "Bearer a"}}, ""),
+        ([{"bearer": []}], {"client": httpx.AsyncClient()}, ""),
+        ([{"bearer": []}], {"base_url": "http://ann:pw@127.0.0.1:9"}, ""),
+        ([{"bearer": []}, {"shop": []}], {}, f"{WITH_BEARER} or {WITH_SHOP}"),
+        ([{"bearer": []}, {"shop": []}], {"headers": {"x-shop": "a"}}, ""),
+        ([{"bearer": [], "shop": []}], {"headers": {"Authorization": "Bearer a"}}, WITH_SHOP),
+        ([{"bearer": []}, {}], {}, ""),
+        ([{"token": []}], {}, "token (params={'token': …})"),
+        ([{"token": []}], {"params": {"token": "a"}}, ""),
+        ([{"session": []}], {"headers": {"Cookie": "sid=a"}}, ""),
+        ([{"session": []}], {}, "session (headers={'Cookie': 'sid=…'})"),
+        ([{"tls": []}], {}, "tls (client=…)"),
+        ([], {}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_a_key_that_nobody_gives_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, security: Any, options: Any, missing: str
+) -> None:
+    """X20: once for all operations, of all of them or of one; not for one that says that it needs none."""
+    schemes = {"bearer": BEARER, "shop": SHOP, "token": IN_QUERY, "session": SESSION, "tls": {"type": "mutualTLS"}}
+    document = {
+        "openapi": "3.1.0",
+        "components": {"securitySchemes": schemes},
+        "security": security,
+        "paths": {
+            "/open": {"get": {"operationId": "see", "security": []}},
+            "/a": {"get": {"operationId": "get_a"}, "post": {"operationId": "add"}},
+        },
+    }
+    said = f"get_a needs a key that is not given, by its security scheme: pass {missing}"
+    for only in (None, ["get_a"], ["see"]):
+        caplog.clear()
+        openapi_tools(document, only=only, **{"base_url": "http://127.0.0.1:9", **options})
+        assert [record.message for record in caplog.records] == ([said] if missing and only != ["see"] else [])
+
+
+def test_an_operation_that_is_left_out_and_wanted_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """X20: it is in the document; and the log is silent about what nobody asked for."""
+    schema = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
+    body = {"content": {"multipart/form-data": {"schema": schema}}}
+    paths = {
+        "/files": {"post": {"operationId": "upload", "requestBody": body}, "get": {"operationId": "files"}},
+        "/a": {"get": {"operationId": "files"}, "options": {"operationId": "about"}},
+    }
+    document = {"openapi": "3.1.0", "paths": paths}
+    with pytest.raises(ToolError, match="no tool can be made of the operation 'upload', POST /files: its body has fil"):
+        openapi_tools(document, base_url="http://127.0.0.1:9", only=["upload"])
+    with pytest.raises(ToolError, match="of the operation 'about', OPTIONS /a: it only describes the server"):
+        openapi_tools(document, base_url="http://127.0.0.1:9", only=["about"])
+    with pytest.raises(ToolError, match="the document has no operation 'uplode'; it has"):
+        openapi_tools(document, base_url="http://127.0.0.1:9", only=["uplode"])
+    assert not caplog.records
+    openapi_tools(document, base_url="http://127.0.0.1:9", only=["files"])
+    assert [record.message for record in caplog.records] == [
+        "two operations have the name files: GET /a keeps it, GET /files is files_2"
+    ]
