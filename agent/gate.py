@@ -271,18 +271,19 @@ def _storable(value: Any) -> Any:
 
 
 def resume_command(
-    run: Run, answers: Json, values: Mapping[str, Any], executors: Executors, settings: Settings
+    run: Run, answers: Json, values: Mapping[str, Any], executors: Executors, settings: Settings, *, queued: bool
 ) -> Command[Any] | None:
     """Return the command that gives these answers to the current question; None if there are none.
 
-    Raises ToolMissing if the `executors` lack a tool that the step of a question is about to call.
+    Raises ToolMissing if the `executors` lack a tool that the step of a question is about to call; of answers that are
+    `queued`, it offers no other answer.
     """
     if not answers:
         return None
     first = run.pending[0]
     answer_given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
     if missing := missing_tools(
-        values, [load_pause(pause) for pause in run.pending], answer_given, executors, settings
+        values, [load_pause(pause) for pause in run.pending], answer_given, executors, settings, queued=queued
     ):
         raise ToolMissing(missing)
     return Command(resume={first["interrupt_id"]: answer_given})

@@ -785,7 +785,9 @@ class Runner:
                 waiting := await self._keep_for_others(thread, run, answers, seen)
             ):
                 return waiting
-            command = resume_command(run, answers, snapshot.values, self.executors, settings)
+            command = resume_command(
+                run, answers, snapshot.values, self.executors, settings, queued=bool(queued_answers(row))
+            )
         if command is None and run.status != "running":
             # What was submitted is for questions that are closed: its thread leaves the queue.
             if is_unchanged and has_work(row):

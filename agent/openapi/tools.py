@@ -144,7 +144,8 @@ def openapi_tools(
     (`deepObject`, `spaceDelimited` and `pipeDelimited` too), and the fields of a JSON or form body without those that
     are `readOnly`; `body` is the whole, if that is no object, or if a field has the name of a parameter. Path
     parameters are the targets. The logger `donewhen.openapi` warns of an operation that is left out, with the reason (a
-    body that no model can write, a form with files), and of a key that a model would have to know.
+    body that no model can write, a form with files; in `only`, that is an error), of a key that a model would have to
+    know, and of one that a security scheme demands and nothing here can give.
 
     **Results.** JSON, or text; of anything else size and type. A read that leads to further pages (`Link`,
     `X-Total-Count`) has `next`, the arguments for another call, or an address where none of them is declared, and

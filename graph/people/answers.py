@@ -220,7 +220,13 @@ def take_answer(
 
 
 def missing_tools(
-    values: Mapping[str, Any], pauses: Sequence[OpenPause], value: Any, executors: Executors, settings: Settings
+    values: Mapping[str, Any],
+    pauses: Sequence[OpenPause],
+    value: Any,
+    executors: Executors,
+    settings: Settings,
+    *,
+    queued: bool = False,
 ) -> str:
     """Return which tools an answer to the first of these open questions, or answers by id, need and are not here.
 
@@ -230,14 +236,24 @@ def missing_tools(
     for id, answer_value in answers.items() if isinstance(answers, dict) else ():
         answer, by = _read_answer(by_id[id], answer_value, settings)
         if isinstance(answer, Answer):
-            lacking.append(missing_for(values, by_id[id], answer, executors, by=by))
+            lacking.append(missing_for(values, by_id[id], answer, executors, by=by, queued=queued))
     return "; ".join(filter(None, lacking))
 
 
 def missing_for(
-    values: Mapping[str, Any], pause: OpenPause, answer: Answer, executors: Executors, *, by: str, language: str = "en"
+    values: Mapping[str, Any],
+    pause: OpenPause,
+    answer: Answer,
+    executors: Executors,
+    *,
+    by: str,
+    language: str = "en",
+    queued: bool = False,
 ) -> str:
-    """Return which tools the answer needs and are not here, as a sentence in this language."""
+    """Return which tools the answer needs and are not here, as a sentence in this language, and what to do.
+
+    Where the answer is `queued`, no other one is offered.
+    """
     if answer.kind not in ((*NEED_TOOLS, "declined") if by == "policy" else NEED_TOOLS):
         return ""
     steps = pause.tools_after(values, answer)
@@ -254,6 +270,8 @@ def missing_for(
     for name in missing:
         if others := executors.names_at_servers(name):
             texts.append(say(language, "unclear", "renamed_tool", name=name, others=", ".join(others)))
+    if not queued:  # else this answer is the only one, until it is given
+        texts.append(say(language, "unclear", "answer_again"))
     return ". ".join(texts)
 
 
