@@ -14,6 +14,8 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
 
+from donewhen.agent.workspace.files import replaced_text
+from donewhen.agent.workspace.root import Root
 from tests.kit.workspace import Tools, by_name
 from tests.kit.workspace import refusal as said
 
@@ -384,3 +386,8 @@ def test_an_odd_byte_far_down_counts(tmp_path: Path, tools: Tools) -> None:
     assert "Größe" in tools["read_file"].invoke({"path": "log.txt", "offset": 1_299_990})
     tools["append_file"].invoke({"path": "log.txt", "content": "Maß\n"})
     assert path.read_bytes().endswith("Größe\nMaß\n".encode("cp1252"))
+
+
+def test_a_new_file_replaces_nothing(tmp_path: Path) -> None:
+    """Q10: so people are not told that what is there could not be read."""
+    assert replaced_text(Root(tmp_path), {"path": "new/a.md"}) == {}
