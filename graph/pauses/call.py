@@ -128,7 +128,7 @@ class ToolPause(PermissionPause, CallPause):
         if answer.kind == "edit":
             # No model would read words with it.
             unheard = answer.text and (self.relayed or self.tool not in deps.executors.toolbox)
-            problem = say(self.spoken, "unclear", "yes_but", said=answer.text) if unheard else ""
+            problem = say(self.spoken, "unclear", "yes_but", said=answer.text, shape=self.edit_shape) if unheard else ""
             return problem or self._find_problem(answer.arguments or {}, deps) or answer
         return super().check(values, answer, deps, settings)
 

@@ -520,18 +520,19 @@ class PermissionPause(OpenPause):
         return self.read_short_reply(text) or read_broken_json(text) or read_words(self.words_are, text)
 
     def read_button(self, shape: AnswerShape) -> Answer | Unclear | None:
-        """Return the decision of a button. If the words with “approve” are no agreement, the words count instead."""
+        """Return the decision of a button. Words with “approve” may be a condition: a planner reads them, else ask back."""
         text, word = shape.text, read_word(shape.text)
         if shape.verb == "edit" and not shape.fields:
             return unclear("edit_alone", text or "edit", shape=self.edit_shape)
         if shape.verb in ("approve", "edit"):
-            if not shape.fields:
-                return Answer(self.words_are, text) if text and word != "yes" else Answer("approve")
-            edit = self.read_edit(shape)
-            if not text or word == "yes" or isinstance(edit, Unclear):
-                return edit
-            takes_words = self.edit_has_words and shape.verb == "edit" and edit.kind == "edit"
-            return replace(edit, text=text) if takes_words else unclear("yes_but", text)
+            decided = self.read_edit(shape) if shape.fields else Answer("approve")
+            if not text or word == "yes" or isinstance(decided, Unclear):
+                return decided
+            if not shape.fields and self.words_are == "say":
+                return Answer("say", text)
+            takes_words = self.edit_has_words and shape.verb == "edit" and decided.kind == "edit"
+            alone = self.edit_shape if shape.fields else json.dumps(APPROVE)
+            return replace(decided, text=text) if takes_words else unclear("yes_but", text, shape=alone)
         if shape.verb in ("reject", "ignore"):
             return Answer(word) if word in ("cancel", "later") else Answer("reject", "" if word == "no" else text)
         return None

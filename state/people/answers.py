@@ -35,7 +35,7 @@ VERBS: dict[str, Verb] = {
     "cancel": "cancel", "cancelled": "cancel", "canceled": "cancel", "abort": "cancel",
     "later": "later", "postpone": "later",
 }  # fmt: skip
-TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
+TEXT_KEYS = ("message", "feedback", "reason", "comment", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")

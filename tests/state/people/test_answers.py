@@ -94,7 +94,14 @@ TOOL: list[tuple[Answer, list[Any]]] = [
             {"type": "edit", "edited_action": {"name": "write_file", "args": {"path": "b.txt"}}},
         ],
     ),
-    (Answer("approve"), [hitl("tool", tool="write_file", arguments=SAME_CALL)]),
+    (
+        Answer("approve"),
+        [
+            hitl("tool", tool="write_file", arguments=SAME_CALL), {"decisions": [{"type": "approve"}]},
+            [{"type": "accept", "args": None}], {"decision": "approve"}, {"approved": True}, True,
+            {"type": "approve", "message": ""}, {"type": "approve", "message": None}, {"approve": True, "message": "ok"},
+        ],
+    ),
     (Answer("reject"), ["no", False, [{"type": "ignore", "args": None}]]),
     (Answer("reject", "wrong file"), [{"type": "reject", "message": "wrong file"}, "wrong file"]),
     (Answer("respond", "it is done already"), [{"type": "respond", "message": "it is done already"}]),
@@ -118,6 +125,14 @@ NOT_THIS_TOOL: list[Any] = [
 def test_a_tool_call_cannot_become_another() -> None:
     """C02, X15: an edit names the same tool and gives an object."""
     assert [value for value in NOT_THIS_TOOL if not isinstance(read_answer(value, pending("tool")), str)] == []
+
+
+def test_words_with_an_approval_decide_nothing_at_a_call() -> None:
+    """C02: they may be a condition, or mere words; what to send instead is said, and nothing counts as a rejection."""
+    for key in ("message", "reason", "feedback", "comment", "args"):
+        for value in ({"type": "approve", key: "not twice"}, {"decisions": [{"type": "accept", key: "not twice"}]}):
+            read = str(read_answer(value, pending("tool")))
+            assert read.startswith("approved, but with the words “not twice”") and '({"type": "approve"})' in read
 
 
 AS_SUGGESTED = {"rounds": 20}
