@@ -50,6 +50,7 @@ from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.thread_rows import (
     ENDED,
     QUEUE,
+    Cancellation,
     Page,
     ThreadInfo,
     list_pending,
@@ -437,21 +438,23 @@ class Agent:
         self._workers.add(worker)
         return worker
 
-    async def cancel(self, thread_id: str | Run, reason: str = "") -> Run:
+    async def cancel(self, thread_id: str | Run, reason: str = "", *, by: str = "") -> Run:
         """End a run that waits, works or is queued, in any process; finished work is kept.
 
         A working run stops at its next clean point. What takes longer than two seconds is cut off, whoever drives the
         run; a call with effects gets 5 more, so that its outcome is known. The receipt lists a write whose outcome is
-        unknown. A finished run is returned unchanged, and a request that begins meanwhile is left alone.
+        unknown. A finished run is returned unchanged, and a request that begins meanwhile is left alone. `by`: who
+        cancels it, as in `resume`; the receipt has the name with the reason.
         Raises UnknownThread, and ThreadBusy if the run's process does not react for 90 seconds.
         """
+        why = Cancellation(reason, check_name("by", by))
         given, deadline = thread_id, asyncio.get_running_loop().time() + CANCEL_PATIENCE
         thread_id, request, goal = await self._find_request(given)
         if isinstance(given, Run) and request is None:  # another one followed it
             return given if given.outcome else await self._runner.read_request(thread_id, given.request, given.goal)
         while True:
             try:
-                run = await self._runner.cancel(thread_id, reason, request or "", goal)
+                run = await self._runner.cancel(thread_id, why, request or "", goal)
                 self._tools_by_thread.pop(thread_id, None)
                 return run
             except ThreadBusy:
@@ -460,7 +463,7 @@ class Agent:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
             async with self.storage.writer() as (_, store):
-                await request_cancel(store, thread_id, reason, request or "")
+                await request_cancel(store, thread_id, why, request or "")
             await asyncio.sleep(0.2)
 
     async def _find_request(self, given: str | Run) -> tuple[str, str | None, str]:

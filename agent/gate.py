@@ -189,7 +189,7 @@ def _say_end(run: Run, values: Mapping[str, Any]) -> str:
     if run.outcome is None or run.status != "cancelled":
         return ""
     by_answer = [row for row in (values.get("approvals") or ())[-1:] if row["decision"] == "cancel"]
-    return f": {redact(str(run.outcome['reason']))[:200]}" + "".join(map(_say_row, by_answer))
+    return f": {redact(str(run.outcome['reason']))[:200]}" + "".join(_say_row({**row, "text": ""}) for row in by_answer)
 
 
 def _say_row(row: Mapping[str, Any]) -> str:

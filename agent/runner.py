@@ -38,7 +38,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, PutOp
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command, Overwrite, StateSnapshot
 
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
@@ -96,6 +96,7 @@ from donewhen.agent.work.thread_rows import (
     ENDED,
     QUEUE,
     READ_AT_ONCE,
+    Cancellation,
     CancelListener,
     ThreadInfo,
     check_free,
@@ -129,9 +130,10 @@ from donewhen.graph.clock import moment_of, using
 from donewhen.graph.context import use_executors
 from donewhen.graph.day_budget import use_budget
 from donewhen.graph.deliver import cancel_without_receipt, note_undone
-from donewhen.graph.events import log_of, open_log, to_event
+from donewhen.graph.events import log_of, moment, open_log, to_event
 from donewhen.graph.executors.executor import CANCEL, Executors, constraint_problem
 from donewhen.graph.llm.output import OutputForm, present_form
+from donewhen.graph.pauses.pause import ResolvedAnswer
 from donewhen.graph.pauses.plan import criteria_problem
 from donewhen.graph.people.interjections import (
     delete_interjection,
@@ -159,7 +161,7 @@ from donewhen.state.errors import (
 )
 from donewhen.state.language.texts import say, say_why
 from donewhen.state.ledger import Budgets, add
-from donewhen.state.people.answers import is_message, read_signed
+from donewhen.state.people.answers import Answer, is_message, read_signed
 from donewhen.state.private_langgraph import STRICT_RESUME_KEY
 from donewhen.state.settings import Settings, SettingsLike, keep_to, merge_settings, read_settings
 from donewhen.state.values import storable, with_name
@@ -193,9 +195,9 @@ _log = logging.getLogger("donewhen")
 class RunCancelled(Exception):
     """Somebody cancels the run that is being driven."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, why: Cancellation) -> None:
+        super().__init__(why.reason)
+        self.why = why
 
 
 @dataclass
@@ -994,8 +996,8 @@ class Runner:
             raise ThreadBusy(f"{error}{advice}") from None
 
     @asynccontextmanager
-    async def _listen_for_cancel(self, thread: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[str]]:
-        """Listen for a cancellation during the block; yield the task that ends with its reason."""
+    async def _listen_for_cancel(self, thread: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[Cancellation]]:
+        """Listen for a cancellation during the block; yield the task that ends with it."""
         cancellation = asyncio.create_task(self.cancels.wait(thread.store, thread.thread_id, call.cancel, call.request))
         try:
             yield cancellation
@@ -1077,7 +1079,7 @@ class Runner:
         act: Act,
         config: RunnableConfig,
         context: Context,
-        cancellation: asyncio.Task[str],
+        cancellation: asyncio.Task[Cancellation],
     ) -> AsyncGenerator[Any]:
         """Call the graph until it pauses or ends; call it again without input if its last route was not stored.
 
@@ -1108,7 +1110,7 @@ class Runner:
                         yield part
                 drained, snapshot = None, await graph.aget_state(make_config(thread_id), subgraphs=True)
         except RunCancelled as cancelled:
-            call.run = await self.end_cancelled(thread, cancelled.reason)
+            call.run = await self.end_cancelled(thread, cancelled.why)
             stream = graph.astream(None, make_config(thread_id, config), **options)  # how it ended
             async with aclosing(stream) as parts:
                 async for part in parts:
@@ -1251,7 +1253,7 @@ class Runner:
             row, snapshot = await read_consistent(graph, store, thread_id)
             return await self._run_of(graph, thread_id, row, snapshot, request, goal)
 
-    async def cancel(self, thread_id: str, reason: str, request: str, goal: str) -> Run:
+    async def cancel(self, thread_id: str, why: Cancellation, request: str, goal: str) -> Run:
         """End the run of this request if it waits, is queued or was interrupted. Raises UnknownThread, ThreadBusy.
 
         A thread that has another request by now is left alone; then the run of this one is returned as it ended.
@@ -1260,7 +1262,7 @@ class Runner:
             snapshot = await thread.read()
             if request and request_of(thread.row, snapshot.values) != request:
                 return await self._run_of(thread.graph, thread_id, thread.row, snapshot, request, goal)
-            return await self.end_cancelled(thread, reason)
+            return await self.end_cancelled(thread, why)
 
     async def _run_of(
         self, graph: Compiled, thread_id: str, row: Json, snapshot: StateSnapshot, request: str, goal: str
@@ -1287,35 +1289,39 @@ class Runner:
         with suppress(ThreadBusy):  # somebody begins it right now
             async with self.hold(thread_id) as thread:
                 if is_not_begun(thread.row, (await thread.read()).values):
-                    await self.end_cancelled(thread, reason)
+                    await self.end_cancelled(thread, Cancellation(reason))
 
-    async def end_cancelled(self, thread: HeldThread, reason: str) -> Run:
+    async def end_cancelled(self, thread: HeldThread, why: Cancellation) -> Run:
         """End a held run with the outcome `cancelled`, unless it has ended; finished work is kept."""
         thread_id, store, graph = thread.thread_id, thread.store, thread.graph
         row, snapshot = await store.threads.get(thread_id) or {}, await thread.read()
         settings = settings_in(row) or self.settings
         run, unbegun = read_run(thread_id, snapshot, settings, self.form), is_not_begun(row, snapshot.values)
-        reason = reason or say_why(snapshot.values.get("language", "en"), "outside")
+        reason = why.reason or say_why(snapshot.values.get("language", "en"), "outside")
+        decided = ResolvedAnswer(Answer("cancel", why.reason), at=moment(), name=why.by).row("run", "run")
+        approvals = [decided] if why.by else []
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
             await update_row(store, thread_id, row, notify=queue_of_news(row, self.notifier))
             if self.record and not unbegun:
-                await Recorder(store, thread_id).write("cancel", reason=reason, waiting=run.status == "waiting")
+                await Recorder(store, thread_id).write("cancel", reason=reason, by=why.by, waiting=run.status == "waiting")
             if unbegun:
                 await self._put_away(thread, snapshot)
                 values: Any = migrate((await thread.read()).values)
                 messages = Request.from_row(row, settings).messages
                 update = end_at_once(values, settings, messages, "cancelled", reason)
+                update["approvals"] = Overwrite(approvals)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
             elif "receive" in snapshot.next:  # it was stopped in its first node
                 values = migrate(snapshot.values)
                 update = end_at_once(values, settings, (), "cancelled", reason)
+                update["approvals"] = Overwrite(approvals)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
             else:
-                ending: Json = {"code": "cancelled", "reason": reason}
+                update = {"ending": {"code": "cancelled", "reason": reason}, "approvals": approvals}
                 if snapshot.values.get("outcome"):  # the run had ended, and a later audit of it was cut off
-                    ending = {**(snapshot.values["ending"] or {}), "again": False}
+                    update = {"ending": {**(snapshot.values["ending"] or {}), "again": False}}
                 await self._take_in(thread)
-                await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
+                await graph.aupdate_state(make_config(thread_id), update, as_node="advance")
             await cancel_asking(store, thread_id, self.executors)
             snapshot = await self._deliver(thread, settings, reason)
             if self.record:
@@ -1437,7 +1443,7 @@ _END = object()
 
 
 async def until_cancelled(
-    stream: AsyncGenerator[Any], cancellation: asyncio.Task[str], context: Context
+    stream: AsyncGenerator[Any], cancellation: asyncio.Task[Cancellation], context: Context
 ) -> AsyncGenerator[Any]:
     """Yield what the graph streams; each part is made in `context`.
 

@@ -175,12 +175,12 @@ class _Activities:
             await self._agent.tell(thread_id, text, by=by, request_id=request_id)
 
     @activity.defn(name="donewhen.cancel")
-    async def cancel(self, thread_id: str, order: Order, reason: str) -> ThreadStatus:
+    async def cancel(self, thread_id: str, order: Order, reason: str, by: str = "") -> ThreadStatus:
         """End a run, whoever works on it, and also if it has not begun yet: then nobody begins it any more."""
         with _errors_for_temporal():
             if order.begins:
                 await self._agent.submit(order.goal, **_request_options(thread_id, order))
-            return await self._status_of(await self._agent.cancel(thread_id, reason))
+            return await self._status_of(await self._agent.cancel(thread_id, reason, by=by))
 
 
 def _end_of_attempt() -> ApplicationError:
@@ -224,6 +224,7 @@ class ThreadWorkflow:
         self._pending: list[dict[str, Any]] = []
         self._carrying: asyncio.Task[ThreadStatus] | None = None
         self._reason: str | None = None
+        self._cancelled_by = ""
 
     @workflow.run
     async def run(self, order: Order) -> WorkflowOutcome:
@@ -239,7 +240,7 @@ class ThreadWorkflow:
                 raise
             ended = await workflow.execute_local_activity_method(
                 _Activities.cancel,
-                args=[workflow.info().workflow_id, order, self._reason or ""],
+                args=[workflow.info().workflow_id, order, self._reason or "", self._cancelled_by],
                 start_to_close_timeout=timedelta(minutes=2),
                 retry_policy=_RETRIES,
             )
@@ -298,9 +299,9 @@ class ThreadWorkflow:
         )
 
     @workflow.signal
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: str, by: str = "") -> None:
         """End the run."""
-        self._reason = reason
+        self._reason, self._cancelled_by = reason, by
         if self._carrying:
             self._carrying.cancel()
 
@@ -461,11 +462,11 @@ class RunHandle:
         async with self._errors(ResumeError):
             await self._workflow.execute_update(ThreadWorkflow.tell, args=[text, by, request_id])
 
-    async def cancel(self, reason: str = "") -> None:
+    async def cancel(self, reason: str = "", *, by: str = "") -> None:
         """End the run, as `Agent.cancel` does; `outcome` tells when it has ended. A finished run stays as it is."""
         with suppress(ResumeError):
             async with self._errors(ResumeError):
-                await self._workflow.signal(ThreadWorkflow.cancel, reason)
+                await self._workflow.signal(ThreadWorkflow.cancel, args=[reason, by])
 
     async def outcome(self) -> WorkflowOutcome:
         """Wait until the run has ended. Raises what the agent raised where it refused the request.

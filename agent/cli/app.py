@@ -588,9 +588,14 @@ def watch(
 
 
 @app.command()
-def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
+def cancel(
+    thread: Thread,
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who cancels it, for the receipt.")] = "",
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
     """End a run that waits, works or is queued, wherever it works; what was done stays done."""
-    at(storage, json, lambda view: _threads.cancel_thread(view, thread))
+    at(storage, json, lambda view: _threads.cancel_thread(view, thread, by))
 
 
 @app.command()

@@ -299,10 +299,10 @@ def watch_thread(view: StorageView, thread: str, cursor: str | None) -> Exit:
     return STATUSES[run.status] if view.json else report(run, terminal, view.storage, json=False, info=info)
 
 
-def cancel_thread(view: StorageView, thread: str) -> Exit:
+def cancel_thread(view: StorageView, thread: str, by: str = "") -> Exit:
     """End a run, and print its state."""
     info = view.thread(thread)
-    run = view.ask(lambda agent: agent.cancel(info.thread_id), tells=True)
+    run = view.ask(lambda agent: agent.cancel(info.thread_id, by=by), tells=True)
     return view.finish(run_object(run, resume_command(run, view.storage, info)), [run.status])
 
 

@@ -183,7 +183,7 @@ class _Replay:
                 return await agent.resume(run, steer=row["text"])
             case "cancel":
                 self._check(model, run, "waiting" if row["waiting"] else "running")
-                return await agent.cancel(self.thread_id, row["reason"])
+                return await agent.cancel(self.thread_id, row["reason"], by=row.get("by", ""))
             case "audit":
                 return await agent.audit(self.thread_id, self.request.settings_of(row))
             case "undone":

@@ -496,16 +496,25 @@ async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None
 CANCEL = ("donewhen", "cancel")
 
 
-async def request_cancel(store: ThreadStore, thread_id: str, reason: str, request: str = "") -> None:
+@dataclass(frozen=True)
+class Cancellation:
+    """Why a run is cancelled, and by whom."""
+
+    reason: str = ""
+    by: str = ""
+
+
+async def request_cancel(store: ThreadStore, thread_id: str, why: Cancellation, request: str = "") -> None:
     """Ask the worker of a thread to end its run. Work that begins later forgets it: repeat it until the run ended.
 
     `request`: the id of the request that is meant, so that none that begins right now is ended.
     """
-    await store.aput((*CANCEL, store_label(thread_id)), "asked", {"reason": reason, "request": request}, index=False)
+    value = {**vars(why), "request": request}
+    await store.aput((*CANCEL, store_label(thread_id)), "asked", value, index=False)
 
 
-_Listening = tuple[asyncio.Future[str], str]
-"""The coming reason of a cancellation, and the request that may be cancelled; "" for any."""
+_Listening = tuple[asyncio.Future[Cancellation], str]
+"""The coming cancellation, and the request that may be cancelled; "" for any."""
 
 
 class CancelListener:
@@ -514,17 +523,19 @@ class CancelListener:
     def __init__(self) -> None:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Listening]] = WeakKeyDictionary()
 
-    async def wait(self, store: ThreadStore, thread_id: str, drain: Callable[[], None], request: str = "") -> str:
-        """Wait until the run is cancelled from any process; drain it, and return the reason.
+    async def wait(
+        self, store: ThreadStore, thread_id: str, drain: Callable[[], None], request: str = ""
+    ) -> Cancellation:
+        """Wait until the run is cancelled from any process; drain it, and return why and by whom.
 
         `request`: the id of the request that begins with the run, if one does.
         """
         loop = asyncio.get_running_loop()
         runs = self._loops.setdefault(loop, {})
-        reason: asyncio.Future[str] = loop.create_future()
-        runs[thread_id] = (reason, request)
+        why: asyncio.Future[Cancellation] = loop.create_future()
+        runs[thread_id] = (why, request)
         try:
-            while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
+            while not (await asyncio.wait([why], timeout=CANCEL_POLL))[0]:
                 if next(iter(runs)) == thread_id:
                     try:
                         await self._read_requests(store, runs)
@@ -533,16 +544,16 @@ class CancelListener:
         finally:
             del runs[thread_id]
         drain()
-        return reason.result()
+        return why.result()
 
     async def _read_requests(self, store: ThreadStore, runs: Mapping[str, _Listening]) -> None:
         items, _ = await store.read_each(CANCEL)
         asked = {item.namespace[-1]: item.value for item in items}
-        for thread_id, (reason, request) in runs.items() if asked else ():
+        for thread_id, (why, request) in runs.items() if asked else ():
             value = asked.get(store_label(thread_id))
             is_meant = value is not None and (not request or (value.get("request") or request) == request)
-            if value is not None and is_meant and not reason.done():
-                reason.set_result(str(value.get("reason")))
+            if value is not None and is_meant and not why.done():
+                why.set_result(Cancellation(str(value.get("reason")), str(value.get("by") or "")))
 
 
 async def forget_cancel(store: ThreadStore, thread_id: str) -> None:

@@ -358,7 +358,7 @@ class OpenPause(BaseModel):
         if stale := self.find_stale(shape):
             return stale
         if shape.verb == "cancel" or shape.verb == "later":
-            return Answer(shape.verb)
+            return Answer(shape.verb, shape.text if shape.verb == "cancel" else "")
         if shape.verb in ("reject", "ignore") and not shape.text and self.refusal:
             return Answer(self.refusal)
         read = self.understand(shape)
@@ -429,7 +429,7 @@ class OpenPause(BaseModel):
 
     def closing(self, answer: Answer) -> str:
         """Return the result of the tool call that showed the pause."""
-        return answer.text or answer.kind
+        return f"cancel: {answer.text}".rstrip(": ") if answer.kind == "cancel" else answer.text or answer.kind
 
     def row(self, decided: ResolvedAnswer) -> Json:
         """Return the receipt's row on the answer."""
@@ -449,7 +449,7 @@ class OpenPause(BaseModel):
         if decided.answer.kind != "cancel":
             rows = {"approvals": [self.row(decided)]} if self.recorded else {}
             return {**self.change(values, decided), **rows}
-        language, code, reason = values.get("language", "en"), "cancelled", ""
+        language, code, reason = values.get("language", "en"), "cancelled", decided.answer.text
         if decided.by == "policy":
             code, reason = "unanswered", say_why(language, "unanswered", question=self.question)
         ending = {"code": code, "reason": reason or self.cancel_reason(language)}

@@ -227,7 +227,7 @@ class PlanPause(PermissionPause):
         if answer.kind == "cancel" or not (approval or answer.text):
             # The receipt shows the previously approved plan, else the rejected one.
             shown_plan = {"plan": approval["plan"]} if approval else {"steps": fresh_records(self.plan, {}, None)}
-            reason = say_why(values.get("language", "en"), "not_approved")
+            reason = answer.text or say_why(values.get("language", "en"), "not_approved")
             return {"approvals": [row], "ending": {"code": "cancelled", "reason": reason}, **shown_plan}
         planning = values["planning"]
         if not answer.text:

@@ -106,7 +106,8 @@ class ReplacedRow(TypedDict):
 class ApprovalRow(TypedDict):
     """A decision of a person or a policy."""
 
-    kind: Literal["plan", "tool", "budget", "effect", "question"]
+    kind: Literal["plan", "tool", "budget", "effect", "question", "run"]
+    """What was asked; `run` if nothing was, and somebody named cancelled the run."""
     id: str
     decision: str
     text: str

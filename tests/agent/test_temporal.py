@@ -214,7 +214,7 @@ async def test_a_run_is_cancelled_in_donewhens_way(world: World, when: str, by: 
         handle = await world.runs.start("charge account-1, 2 times", settings=ASKS if when == "waits" else {})
         await (until(handle.pending) if when == "waits" else until(lambda: world.bank.lines or not world.workers))
         if by == "handle":
-            await handle.cancel("not today")
+            await handle.cancel("not today", by="anna")
         else:
             await world.client.get_workflow_handle(handle.thread_id).cancel()
         if not world.workers:
@@ -226,6 +226,9 @@ async def test_a_run_is_cancelled_in_donewhens_way(world: World, when: str, by: 
         run = await agent.get(handle.thread_id)
     assert run.status == "cancelled"
     assert by == "temporal" or "not today" in run.answer
+    assert run.receipt is not None
+    names = [row.get("name") for row in run.receipt["approvals"] if row["decision"] == "cancel"]
+    assert names == (["anna"] if by == "handle" else [])
     assert world.bank.lines == ["account-1 0"] * (when == "works")
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import messages_to_dict
@@ -36,7 +36,7 @@ from donewhen.agent.storage.memory import MemoryStore
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.agent.testing.crash import WRITTEN, Crash, Crashed, crashing
 from donewhen.agent.work import thread_rows
-from donewhen.agent.work.thread_rows import CANCEL, CancelListener, request_cancel, update_row
+from donewhen.agent.work.thread_rows import CANCEL, Cancellation, CancelListener, request_cancel, update_row
 from donewhen.hooks import Hooks
 from donewhen.testing import ScriptedModel, answer, ask_user, audit, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.painting import Painting
@@ -414,8 +414,9 @@ async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
         assert (cancelled.status, cancelled.pending) == ("cancelled", ())
         assert (await agent.cancel(run.thread_id)).status == "cancelled"
         queued = await agent.submit("second")
-        ended = await agent.cancel(queued, "not wanted")
+        ended = await agent.cancel(queued, "not wanted", by="mira")
         assert ended.outcome is not None
+        assert who_cancelled(ended) == [("run", "not wanted", "mira")]
         assert (ended.status, ended.goal, ended.outcome["reason"]) == ("cancelled", "second", "not wanted")
         assert ended.receipt is not None
         assert (await agent.get(queued)).to_dict() == ended.to_dict()
@@ -425,6 +426,33 @@ async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
         assert await agent.pending() == []
         with pytest.raises(UnknownThread):
             await agent.cancel("nobody")
+
+
+def who_cancelled(run: Run) -> list[Any]:
+    assert run.receipt is not None
+    return [(row["kind"], row["text"], row.get("name")) for row in run.receipt["approvals"] if row["decision"] == "cancel"]
+
+
+async def test_who_cancels_a_run_and_why_is_in_its_receipt(storage: Any) -> None:
+    """M11, R05: by a button with words or by `cancel`, of a question, a plan or what was queued; the name is checked."""
+    roles = {"triage": [ask_user("One?"), ask_user("One?"), submit_plan(["look"])]}
+    async with Agent(ScriptedModel(roles=roles), storage=storage) as agent:
+        by_words = [await agent.start(goal) for goal in ("first", "second", "third")]
+        button = {"type": "cancel", "message": "duplicate"}
+        ended = [
+            await agent.cancel(by_words[0], "duplicate", by="mira"),
+            await agent.resume(by_words[1], button, by="mira"),
+            await agent.resume(by_words[2], {"decisions": [button]}, by="mira"),
+        ]
+        for run, kind in zip(ended, ("run", "question", "plan"), strict=True):
+            assert run.outcome is not None
+            assert (run.status, run.outcome["reason"]) == ("cancelled", "duplicate")
+            assert who_cancelled(run) == [(kind, "duplicate", "mira")]
+            with pytest.raises(StaleAnswer, match="is cancelled: duplicate; decided on .*: cancel, by mira"):
+                await agent.resume(run, "blue")
+        assert who_cancelled(await agent.cancel(await agent.submit("fourth"), "nobody said so")) == []
+        with pytest.raises(ConfigError, match="by is a text"):
+            await agent.cancel(ended[0], by=cast(Any, 5))
 
 
 async def test_a_run_at_work_is_cancelled_by_another_agent(storage: Any) -> None:
@@ -442,8 +470,9 @@ async def test_a_run_at_work_is_cancelled_by_another_agent(storage: Any) -> None
         working = asyncio.create_task(agent.start("work", thread_id="t", settings={"confirm": "never"}))
         await began.wait()
         async with Agent(ScriptedModel(roles={}), storage=storage) as other:
-            seen = await other.cancel("t", "not wanted any more")
+            seen = await other.cancel("t", "not wanted any more", by="mira")
         run = await working
+    assert who_cancelled(run) == [("run", "not wanted any more", "mira")]
     assert (run.status, seen.status) == ("cancelled", "cancelled")
     assert run.outcome is not None
     assert run.outcome["reason"] == "not wanted any more"
@@ -555,8 +584,8 @@ async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> No
     store, said = ThreadStore(locked), list[str]()
     listening = asyncio.create_task(CancelListener().wait(store, "t", lambda: said.append("drained")))
     await locked.asked.wait()
-    await request_cancel(store, "t", "enough")
-    assert await listening == "enough"
+    await request_cancel(store, "t", Cancellation("enough", "anna"))
+    assert await listening == Cancellation("enough", "anna")
     assert said == ["drained"]
 
 
@@ -574,9 +603,9 @@ async def test_runs_whose_connections_broke_do_not_make_the_others_deaf(monkeypa
     stores = {"a": ThreadStore(Gone()), "b": ThreadStore(Gone()), "c": whole}
     listening = [asyncio.create_task(listener.wait(store, id, lambda: None)) for id, store in stores.items()]
     for id in stores:
-        await request_cancel(whole, id, f"enough of {id}")
+        await request_cancel(whole, id, Cancellation(f"enough of {id}"))
     async with asyncio.timeout(60):
-        assert await asyncio.gather(*listening) == ["enough of a", "enough of b", "enough of c"]
+        assert [why.reason for why in await asyncio.gather(*listening)] == ["enough of a", "enough of b", "enough of c"]
 
 
 async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage: Any) -> None:
@@ -584,7 +613,7 @@ async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage
     async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("two")]}), storage=storage) as agent:
         run = await agent.start("first")
         async with storage.writer() as (_, store):
-            await request_cancel(store, run.thread_id, "not wanted")
+            await request_cancel(store, run.thread_id, Cancellation("not wanted"))
         assert (await agent.start("second", thread_id=run.thread_id)).answer == "two"
         async with storage.reader() as (_, store):
             assert await store.asearch(CANCEL) == []
@@ -623,13 +652,13 @@ async def test_a_cancellation_is_for_the_request_that_is_meant(monkeypatch: pyte
     monkeypatch.setattr(thread_rows, "CANCEL_POLL", 0.02)
     listener, store = CancelListener(), ThreadStore(MemoryStore())
     meant, beside = (asyncio.create_task(listener.wait(store, id, lambda: None, "second")) for id in ("t", "u"))
-    await request_cancel(store, "t", "not wanted", "first")
-    await request_cancel(store, "u", "enough")
+    await request_cancel(store, "t", Cancellation("not wanted"), "first")
+    await request_cancel(store, "u", Cancellation("enough"))
     async with asyncio.timeout(60):
-        assert await beside == "enough"
+        assert await beside == Cancellation("enough")
         assert not meant.done()
-        await request_cancel(store, "t", "wanted", "second")
-        assert await meant == "wanted"
+        await request_cancel(store, "t", Cancellation("wanted"), "second")
+        assert await meant == Cancellation("wanted")
 
 
 @pytest.mark.parametrize("then", ["waits", "is queued"])
@@ -763,7 +792,7 @@ async def test_a_cancellation_that_came_late_is_not_for_what_follows_an_answer(a
     async with Agent(ScriptedModel(roles={"triage": [ask_user("Which?"), answer("two")]}), storage=storage) as agent:
         run = await agent.start("first")
         async with storage.writer() as (_, store):
-            await request_cancel(store, run.thread_id, "not wanted")
+            await request_cancel(store, run.thread_id, Cancellation("not wanted"))
         assert (await answered(agent, run)).answer == "two"
         async with storage.reader() as (_, store):
             assert await store.asearch(CANCEL) == []
