@@ -546,8 +546,22 @@ class Agent:
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, thread_id: str | Run, *, output_type: Any = None) -> Run:
-        """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
-        return (await self._with_output(output_type).read(id_of(thread_id)))[0]
+        """Return the run of a thread. Raises UnknownThread.
+
+        `output_type`: the type of `Run.output`, also where the run was started with another one, such as that of an
+        earlier version of your program. Raises ConfigError if the output does not fit.
+        """
+        if output_type is None:
+            return (await self._runner.read(id_of(thread_id)))[0]
+        form = OutputForm.for_type(output_type)
+        run, _ = await replace(self._runner, form=None).read(id_of(thread_id))
+        if run.output is None:
+            return run
+        data, problems = form.read({"output": run.output})
+        if problems:
+            text = f"output_type: the output of thread {run.thread_id!r} does not fit it: {'; '.join(problems)}"
+            raise ConfigError(f"{text}. Without output_type, get returns it as JSON")
+        return replace(run, output=form.to_python(data))
 
     async def conversation(self, thread_id: str | Run, *, request: str = "") -> Conversation:
         """Return the run of a thread with all that was said and observed on it. Raises UnknownThread.

@@ -996,7 +996,9 @@ class Runner:
             raise ThreadBusy(f"{error}{advice}") from None
 
     @asynccontextmanager
-    async def _listen_for_cancel(self, thread: HeldThread, call: GraphCall) -> AsyncIterator[asyncio.Task[Cancellation]]:
+    async def _listen_for_cancel(
+        self, thread: HeldThread, call: GraphCall
+    ) -> AsyncIterator[asyncio.Task[Cancellation]]:
         """Listen for a cancellation during the block; yield the task that ends with it."""
         cancellation = asyncio.create_task(self.cancels.wait(thread.store, thread.thread_id, call.cancel, call.request))
         try:
@@ -1303,7 +1305,9 @@ class Runner:
         if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
             await update_row(store, thread_id, row, notify=queue_of_news(row, self.notifier))
             if self.record and not unbegun:
-                await Recorder(store, thread_id).write("cancel", reason=reason, by=why.by, waiting=run.status == "waiting")
+                await Recorder(store, thread_id).write(
+                    "cancel", reason=reason, by=why.by, waiting=run.status == "waiting"
+                )
             if unbegun:
                 await self._put_away(thread, snapshot)
                 values: Any = migrate((await thread.read()).values)

@@ -430,7 +430,9 @@ async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
 
 def who_cancelled(run: Run) -> list[Any]:
     assert run.receipt is not None
-    return [(row["kind"], row["text"], row.get("name")) for row in run.receipt["approvals"] if row["decision"] == "cancel"]
+    return [
+        (row["kind"], row["text"], row.get("name")) for row in run.receipt["approvals"] if row["decision"] == "cancel"
+    ]
 
 
 async def test_who_cancels_a_run_and_why_is_in_its_receipt(storage: Any) -> None:

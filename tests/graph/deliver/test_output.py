@@ -293,6 +293,31 @@ async def test_another_process_goes_on_with_the_schema(tmp_path: Path) -> None:
         assert (await other.resume(run.thread_id, output_type=Choice)).output == Choice.model_validate(GOOD)
 
 
+class Choice2(Choice):
+    """The same after a deployment, with one field more."""
+
+    cost_center: str = "none"
+
+
+async def test_a_later_version_of_the_type_reads_the_output(tmp_path: Path) -> None:
+    """A1: an instance of whatever type it fits; of any other, what does not fit is said, and the JSON is still there."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD), answer("No data.")]})
+    async with agent(model, storage) as first:
+        run = await first.start("Which offer is the best?", output_type=Choice)
+        plain = await first.start("And now?")
+    async with agent(ScriptedModel(roles={}), storage) as later:
+        assert (await later.get(run, output_type=Choice2)).output == Choice2.model_validate(GOOD)
+        schema = Choice2.model_json_schema()
+        assert (await later.get(run, output_type=schema)).output == GOOD
+        with pytest.raises(ConfigError, match="does not fit it: output: 'vendor' is a required property.* as JSON"):
+            await later.get(run, output_type=Offer)
+        assert (await later.get(run)).output == GOOD
+        assert (await later.get(plain, output_type=Offer)).output is None
+        with pytest.raises(ConfigError, match="another one"):
+            await later.resume(run, output_type=Choice2)
+
+
 @dataclass
 class Count:
     number: int
