@@ -520,7 +520,7 @@ class PermissionPause(OpenPause):
         return self.read_short_reply(text) or read_broken_json(text) or read_words(self.words_are, text)
 
     def read_button(self, shape: AnswerShape) -> Answer | Unclear | None:
-        """Return the decision of a button. Words with “approve” may be a condition: a planner reads them, else ask back."""
+        """Return the decision of a button. Words with “approve” may be a condition: ask back, except at a plan."""
         text, word = shape.text, read_word(shape.text)
         if shape.verb == "edit" and not shape.fields:
             return unclear("edit_alone", text or "edit", shape=self.edit_shape)

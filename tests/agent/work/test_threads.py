@@ -436,7 +436,7 @@ def who_cancelled(run: Run) -> list[Any]:
 
 
 async def test_who_cancels_a_run_and_why_is_in_its_receipt(storage: Any) -> None:
-    """M11, R05: by a button with words or by `cancel`, of a question, a plan or what was queued; the name is checked."""
+    """M11, R05: by a button with words or by `cancel`, at a question, at a plan or in the queue."""
     roles = {"triage": [ask_user("One?"), ask_user("One?"), submit_plan(["look"])]}
     async with Agent(ScriptedModel(roles=roles), storage=storage) as agent:
         by_words = [await agent.start(goal) for goal in ("first", "second", "third")]
@@ -450,7 +450,7 @@ async def test_who_cancels_a_run_and_why_is_in_its_receipt(storage: Any) -> None
             assert run.outcome is not None
             assert (run.status, run.outcome["reason"]) == ("cancelled", "duplicate")
             assert who_cancelled(run) == [(kind, "duplicate", "mira")]
-            with pytest.raises(StaleAnswer, match="is cancelled: duplicate; decided on .*: cancel, by mira"):
+            with pytest.raises(StaleAnswer, match=r"is cancelled: duplicate; decided on .*: cancel, by mira"):
                 await agent.resume(run, "blue")
         assert who_cancelled(await agent.cancel(await agent.submit("fourth"), "nobody said so")) == []
         with pytest.raises(ConfigError, match="by is a text"):

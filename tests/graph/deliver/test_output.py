@@ -300,7 +300,7 @@ class Choice2(Choice):
 
 
 async def test_a_later_version_of_the_type_reads_the_output(tmp_path: Path) -> None:
-    """A1: an instance of whatever type it fits; of any other, what does not fit is said, and the JSON is still there."""
+    """A1: an instance of any type it fits; of another, what does not fit is said, and the JSON is still there."""
     storage = f"sqlite:///{tmp_path / 'runs.db'}"
     model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD), answer("No data.")]})
     async with agent(model, storage) as first:
@@ -310,7 +310,7 @@ async def test_a_later_version_of_the_type_reads_the_output(tmp_path: Path) -> N
         assert (await later.get(run, output_type=Choice2)).output == Choice2.model_validate(GOOD)
         schema = Choice2.model_json_schema()
         assert (await later.get(run, output_type=schema)).output == GOOD
-        with pytest.raises(ConfigError, match="does not fit it: output: 'vendor' is a required property.* as JSON"):
+        with pytest.raises(ConfigError, match=r"does not fit it: output: 'vendor' is a required property.* as JSON"):
             await later.get(run, output_type=Offer)
         assert (await later.get(run)).output == GOOD
         assert (await later.get(plain, output_type=Offer)).output is None
