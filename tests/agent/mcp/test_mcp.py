@@ -102,10 +102,39 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
     """S9: results, errors, pictures, slow calls; megabytes on stderr; after a crash the next call finds it again."""
     monkeypatch.setenv("SHOP_SECRET", "not for servers")
     shop = python(tmp_path, SERVER, env={"SHOP_MODE": "${MODE}"})
-    servers = McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}})
-    async with servers, Agent(model, [servers], storage="memory:", hooks=hooks) as agent:
-        await agent.start("What is tea?", settings={"confirm": "never"})
-    assert seen == ["shop"] * 2
+    async with McpServers({"mcpServers": {"shop": shop}}, environment={"MODE": "test"}) as servers:
+        box = Toolbox(servers.tools)
+        assert [box.effect(name) for name in ("price", "stock", "fail")] == ["read", "idempotent", "write"]
+        assert box["price"].one_line == "Look up a price."
+        assert box["price"].arguments.problems({"thing": 3}) == ["thing: 3 is not of type 'string'"]
+
+        priced = await called(servers, "price", {"thing": "tea", "config": "gold", "runtime": "fast"})
+        assert (priced.ok, priced.text) == (True, "tea costs 3 (gold, fast)")
+        counted = await called(servers, "stock", {"thing": "tea"})
+        assert json.loads(counted.text) == {"count": 7}
+        assert counted.artifact == {"structured_content": {"count": 7}}
+        failed = await called(servers, "fail")
+        assert (failed.ok, failed.error) == (False, "error")
+        assert "out of tea" in failed.text
+        refused = await called(servers, "price", {})
+        assert not refused.ok
+        picture = await called(servers, "picture")
+        assert (picture.text, picture.images[0]["mime_type"]) == ("[image, image/png, 12 bytes]", "image/png")
+        variables = (await called(servers, "environment")).text
+        assert "SHOP_MODE" in variables
+        assert "SHOP_SECRET" not in variables
+
+        assert (await called(servers, "slow", seconds=0.2)).error == "timeout"
+        assert (await called(servers, "price", {"thing": "tea"})).ok
+
+        assert (await called(servers, "shout")).text == "shouted"
+
+        died, waiting = await asyncio.gather(called(servers, "die"), called(servers, "slow", {"until_crash": True}))
+        assert not died.ok
+        assert not waiting.ok
+        assert "the MCP server 'shop' is not there any more" in waiting.text
+        assert (await called(servers, "price", {"thing": "tea"})).text.startswith("tea costs 3")
+    assert servers.tools == []
 
 
 async def test_a_hook_knows_the_server_of_a_tool(tmp_path: Path) -> None:
@@ -115,9 +144,9 @@ async def test_a_hook_knows_the_server_of_a_tool(tmp_path: Path) -> None:
         before_call=[lambda made: seen.append(made.server)], after_call=[lambda made: seen.append(made.server)]
     )
     model = one_step([call("price", thing="tea"), finish_step("It costs 3.", "s1.1")], tools=["price"])
-    async with McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}}) as servers:
-        async with Agent(model, [servers], storage="memory:", hooks=hooks) as agent:
-            await agent.start("What is tea?", settings={"confirm": "never"})
+    servers = McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}})
+    async with servers, Agent(model, [servers], storage="memory:", hooks=hooks) as agent:
+        await agent.start("What is tea?", settings={"confirm": "never"})
     assert seen == ["shop"] * 2
 
 
