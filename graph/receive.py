@@ -228,9 +228,9 @@ def read_typed(state: RunState) -> Literal["answer", "steer", "request"]:
     Words that are marked as being for a stopped run never answer its question, which nobody was shown. Unmarked words
     to a run that was stopped at its end, without a plan, are a new request.
     """
-    messages = state.get("messages") or []
+    messages = with_reply_last(state)
     is_marked = bool(messages) and bool(messages[-1].additional_kwargs.get(STEER))
-    if state.get("pending") and not is_marked and typed_reply(with_reply_last(state)) is not None:
+    if state.get("pending") and not is_marked and typed_reply(messages) is not None:
         return "answer"
     words = clean_text((typed_reply(with_request_last(state)) or "").strip())
     has_plan = state.get("approval") or not state.get("ending")

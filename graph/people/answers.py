@@ -32,6 +32,7 @@ from donewhen.graph.people.pauses import (
     show_again,
     typed_reply,
     wait_for_answer,
+    was_answered_elsewhere,
     with_reply_last,
     with_words,
 )
@@ -71,6 +72,8 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], config: Runnable
     pending = pauses[0] = current_pause(pauses)
     user = str((config.get("configurable") or {}).get(AUTHENTICATED) or "")
     typed = typed_reply(state["messages"])
+    if typed is not None and pending.to_people and was_answered_elsewhere(state) and not _ends(pending.read(typed)):
+        return show_again(state["messages"], pending, "Left open.")
     if typed is not None:
         taken = await _take(state, pauses, typed, deps, runtime, user)
         return await with_typed_attachments(state, taken, runtime)
@@ -104,6 +107,10 @@ async def _wait_for_answer(pending: OpenPause, settings: Settings, config: Runna
         if value != OVERDUE:
             return value
         said_overdue = True
+
+
+def _ends(answer: Answer | str) -> bool:
+    return isinstance(answer, Answer) and answer.kind == "cancel"
 
 
 def policy_seconds(settings: Settings | None) -> float | None:

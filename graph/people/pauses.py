@@ -69,18 +69,44 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
 
 
 def with_reply_last(values: Mapping[str, Any]) -> list[AnyMessage]:
-    """Return the conversation with what was typed since the open question at its end.
+    """Return the conversation with what was typed last since the open question at its end, as one message.
 
     In an outer graph others may have spoken since, such as a router or another agent.
     """
+    words, goes_on = list[HumanMessage](), False
+    for each in _since_question(values):
+        if isinstance(each, HumanMessage):
+            words, goes_on = [*(words if goes_on else ()), each], True
+        goes_on = goes_on and not _says_something(each)
+    others = [each for each in values.get("messages") or () if not any(each is word for word in words)]
+    return [*others, _join(words)] if words else others
+
+
+def was_answered_elsewhere(values: Mapping[str, Any]) -> bool:
+    """Return whether another agent said something since the open question: what was typed may be an answer to that."""
+    return any(map(_says_something, _since_question(values)))
+
+
+def _says_something(message: AnyMessage) -> bool:
+    return isinstance(message, AIMessage) and bool(message.text.strip())
+
+
+def _since_question(values: Mapping[str, Any]) -> list[AnyMessage]:
+    """Return the messages behind the one that shows the open question; none if it was not shown."""
     messages, call = list(values.get("messages") or ()), (values.get("pending") or {}).get("tool_call_id")
-    words = None
     for at in reversed(range(len(messages))):
         if any(call == each["id"] for each in getattr(messages[at], "tool_calls", ())):
-            return messages if words is None else [*messages[:words], *messages[words + 1 :], messages[words]]
-        if words is None and isinstance(messages[at], HumanMessage):
-            words = at
-    return messages
+            return messages[at + 1 :]
+    return []
+
+
+def _join(words: Sequence[HumanMessage]) -> HumanMessage:
+    """Return one message with the words and attachments of all."""
+    *before, last = words
+    if not before:
+        return last
+    blocks = [block for each in words for block in (*each.content_blocks, {"type": "text", "text": "\n"})][:-1]
+    return last.model_copy(update={"content": blocks})
 
 
 def wait_for_answer(pending: OpenPause) -> Any:

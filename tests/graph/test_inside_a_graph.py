@@ -413,9 +413,13 @@ async def test_others_spoke_after_the_user() -> None:
     assert "I hand over to the greeter." in brief
 
 
-@pytest.mark.parametrize("behind", [AIMessage("To the agent."), SystemMessage("It is Monday.")])
+HANDOFF = AIMessage("", tool_calls=[{"name": "to_agent", "args": {}, "id": "h1"}])
+
+
+@pytest.mark.parametrize("behind", [AIMessage("To the agent."), HANDOFF, SystemMessage("It is Monday.")])
 async def test_others_spoke_after_an_answer_was_typed(behind: AnyMessage) -> None:
-    """S03, Q05: what was typed since the question answers it, whoever spoke after; each question once."""
+    """S03, Q05: what was typed since a question answers it, whoever spoke after; each question once. A plan is shown
+    again if another agent said something: perhaps that was answered."""
     script: Any = {
         "triage": [ask_user("Which?"), submit_plan([step("s1")])],
         "execute": {"s1": lambda *_: said("s1")},
@@ -428,7 +432,45 @@ async def test_others_spoke_after_an_answer_was_typed(behind: AnyMessage) -> Non
     for words in ("do it", "the red one", "approve"):
         out = await outer.ainvoke({"messages": words}, config("t"))
         asked += [each.value["question"] for each in out.get("__interrupt__", ())]
-    assert (asked[0], len(asked), out["messages"][-1].text) == ("Which?", 2, "done")
+    assert asked[0] == "Which?"
+    assert len(asked) == (3 if behind.text and behind.type == "ai" else 2)
+    out = await outer.ainvoke(Command(resume="approve"), config("t")) if len(asked) == 3 else out
+    assert out["messages"][-1].text == "done"
+
+
+@pytest.mark.parametrize(("words", "paid"), [("yes", 0), ("/cancel", 0)])
+async def test_a_yes_to_another_agent_approves_no_plan(words: str, paid: int) -> None:
+    """C11, R05: a plan waits, another node answers and asks; what is typed then is perhaps for that one, so the plan is
+    shown again. An end counts."""
+    made = list[str]()
+
+    def pay(who: str) -> str:
+        """Pay somebody."""
+        made.append(who)
+        return "paid"
+
+    script: Any = {"triage": [submit_plan([step("s1", tools=["pay"])])], "execute": {"s1": [call("pay", who="ann")]}}
+    agent = build_graph(ScriptedModel(roles=script, strict=False), tools=[pay]).compile(checkpointer=True)
+    builder = StateGraph(MessagesState).add_node("agent", agent)
+    builder.add_node("weather", lambda state: {"messages": [AIMessage("Sunny. Shall I show tomorrow too?")]})
+    builder.add_conditional_edges(
+        START, lambda state: "weather" if "weather" in state["messages"][-1].text else "agent", ["agent", "weather"]
+    )
+    outer = builder.compile(checkpointer=InMemorySaver())
+    for typed in ("pay ann", "weather?", words):
+        out = await outer.ainvoke({"messages": typed}, config("t"))
+    assert (len(made), bool(out.get("__interrupt__"))) == (paid, words == "yes")
+
+
+async def test_all_that_was_typed_since_a_question_is_the_answer() -> None:
+    """C11: “yes” and, in a second message, “but not ann” is no yes."""
+    script: Any = {"triage": [submit_plan([step("s1")])], "plan": [answer("Then whom?")]}
+    model = ScriptedModel(roles=script, strict=False)
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "pay all"}, config("t"))
+    out = await graph.ainvoke({"messages": [HumanMessage("yes"), HumanMessage("but not ann")]}, config("t"))
+    assert "__interrupt__" in out
+    assert "yes\nbut not ann" in str(model.requests[-1].messages[-1].text)
 
 
 async def test_a_request_is_no_answer_to_a_question_that_was_not_shown() -> None:
