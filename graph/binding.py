@@ -98,7 +98,8 @@ class Node(Runnable[Any, Any]):
             deps, stored = self._deps.of_run(), migrate(input)
             seen = stored
         kept = {} if self.name == "receive" else seen.get("given_settings") or {}  # another request has its own
-        runtime = with_settings(get_runtime(), deps, kept)
+        approvers = {} if self.name == "receive" else seen.get("approvers") or {}
+        runtime = with_settings(get_runtime(), deps, kept, approvers)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)
         log_of(thread_of(runtime)).turn = seen.get("turn", 0) + (self.name == "receive")
@@ -245,8 +246,9 @@ class Subgraph(RunnableLambda[Any, Any]):
         run = migrate(stored)
         deps = self._deps.of_run()
         kept = run.get("given_settings") or {}
-        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps, kept).context, deps)
-        inputs |= {"version": stored.get("version", 0), "given_settings": kept}
+        approvers = run.get("approvers") or {}
+        inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps, kept, approvers).context, deps)
+        inputs |= {"version": stored.get("version", 0), "given_settings": kept, "approvers": approvers}
         before = _around.set((inputs, deps))
         if saver := saver_of_task():
             saver.let_go(get_config()["configurable"]["checkpoint_ns"])

@@ -141,15 +141,19 @@ def settings_given(context: Any) -> dict[str, Any]:
     return context.model_dump(mode="json", exclude_unset=True, exclude={"tool_context"}) if is_ours else {}
 
 
-def with_settings(runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any]) -> Runtime[Settings]:
+def with_settings(
+    runtime: Runtime[Any], deps: Deps, kept: Mapping[str, Any], approvers: Mapping[str, str]
+) -> Runtime[Settings]:
     """Return the runtime with the merged settings of graph and run as its context.
 
     A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
     one from the dict that a run of this graph is given, and keeps none: what it leaves out is as the state has `kept`
-    it of the request's begin.
+    it of the request's begin. What it had then as `approvers`, an answer may add to, and not change.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None
     is_kept_anew = bool(kept) and kept != settings_given(given)  # most steps see the context of the request itself
     base = merge_settings(deps.settings, stored_settings(kept)) if is_kept_anew else deps.settings
     settings = merge_settings(base, given)
+    if approvers and (whole := {**settings.approvers, **approvers}) != settings.approvers:
+        settings = settings.model_copy(update={"approvers": whole})
     return runtime if settings is runtime.context else runtime.override(context=settings)

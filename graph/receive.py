@@ -344,8 +344,9 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
         "turn": turn,
         "planning": plan_request(),
     }
-    if settings.answered_by != (state.get("answered_by") or {}):
-        known["answered_by"] = settings.answered_by
+    for key in ("answered_by", "approvers"):
+        if (named := getattr(settings, key)) != (state.get(key) or {}):
+            known[key] = named
     if (keys := state.get("settled_writes")) and turn % COMPACT_EVERY == 0:
         known["settled_writes"] = Overwrite(keys)
     return {**nothing, **lists, **maps, **known}

@@ -201,6 +201,8 @@ class RunState(TypedDict, total=False):
     """The settings that were LangGraph's context when a request began, but for `tool_context`: an answer has none."""
     answered_by: SeldomDict
     """Who alone answers questions of a kind, by the setting of this name when the request began."""
+    approvers: SeldomDict
+    """Who alone approves what a tool changes, by the setting of this name when the request began."""
     attachments: SeldomList
     """Images and files of the conversation, `{key, type, chars}`; their data is in the store, if there is one."""
     before: SeldomList

@@ -410,8 +410,8 @@ class Approval(TypedDict, total=False):
     revision: str
     by: str
     """`user` or `policy`."""
-    name: str
-    """Who approved it, if they gave a name."""
+    names: dict[str, str]
+    """Step → who approved it as it is, if they gave a name."""
     plan: Json
     tools: dict[str, list[str]]
     """Step → its granted tools."""
@@ -454,6 +454,8 @@ class Approved(TypedDict):
     kind: Literal["approved"]
     by: str
     """`user` or `policy`."""
+    name: NotRequired[str]
+    """Which person; "" if they are not known."""
 
 
 class Agreed(TypedDict):

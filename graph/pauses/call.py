@@ -173,11 +173,12 @@ class ToolPause(PermissionPause, CallPause):
         batch = [row["position"] for row in self.batch]
         ruling: Decided = {"kind": "refused", "why": why, "who": self.answered_by}
         if answer.kind in ("approve", "edit"):
-            ruling = {"kind": "approved", "by": decided.by}
+            ruling = {"kind": "approved", "by": decided.by, "name": decided.name}
             before = first.get("agreed", {}).get("times", 0)
             times = before + bool(self.hook) if answer.kind == "approve" else 0
             agreed: Agreed = {"question": self.hook, "name": decided.name, "times": times}
-            first = {**first, "agreed": {**agreed, "answered_by": self.answered_by if self.hook else ""}}
+            if self.hook or answer.kind == "edit" or "agreed" not in first:  # a hook's question stays answered
+                first = {**first, "agreed": {**agreed, "answered_by": self.answered_by if self.hook else ""}}
             if times >= MOST_AGREED:
                 change["asked_often"] = {**record["asked_often"], call_key(first["name"], first["args"]): self.hook}
         if answer.kind == "edit":

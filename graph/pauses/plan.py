@@ -220,7 +220,7 @@ class PlanPause(PermissionPause):
                 return {"approvals": [row], "plan": plan, **granted}
             before = approval["plan"] if approval else None
             effects = {**answer.effects, **self.effects}
-            record = {**approval_record(plan, decided.by, effects, decided.name), "before": before}
+            record = {**approval_record(plan, decided.by, effects, decided.name, approval), "before": before}
             row |= {"approved_revision": plan["revision"]}
             ending = {"ending": _scheduled_ending(plan, values, decided.at)} if plan.get("schedule") else {}
             return {"approvals": [row], "plan": plan, "approval": record, **granted, **ending}
@@ -238,13 +238,24 @@ class PlanPause(PermissionPause):
         return {"approvals": [row], "planning": again, "plan": plan}
 
 
-def approval_record(plan: Json, by: str, effects: Mapping[str, str], name: str = "") -> Approval:
+def approval_record(
+    plan: Json, by: str, effects: Mapping[str, str], name: str = "", before: Approval | None = None
+) -> Approval:
     """Return the record of an approval: the plan's revision, the tools granted to each step, and what they were.
 
-    `name` is that of who approved it.
+    `name` is that of who approved it; a step that is as it was `before` keeps the name that it had.
     """
     tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
-    return {"revision": plan["revision"], "by": by, "name": name, "tools": tools, "effects": {**effects}, "plan": plan}
+    earlier, new = (before or {}).get("names") or {}, new_steps(plan, before)
+    names = {step["id"]: name if step in new else earlier.get(step["id"], "") for step in plan["steps"]}
+    record: Approval = {"revision": plan["revision"], "by": by, "tools": tools, "effects": {**effects}, "plan": plan}
+    return {**record, "names": names} if any(names.values()) else record
+
+
+def new_steps(plan: Json, before: Approval | None) -> list[Json]:
+    """Return the steps of a plan that were not approved before as they are."""
+    approved = before["plan"]["steps"] if before else []
+    return [step for step in plan["steps"] if step not in approved]
 
 
 @dataclass(frozen=True)
@@ -263,8 +274,11 @@ class PlanEffects:
     """Who alone approves the plan; "" for anybody."""
 
 
-def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
-    """Return which tools of a plan have effects, and which of their calls its approval covers."""
+def plan_effects(plan: Json, deps: Deps, settings: Settings, before: Approval | None = None) -> PlanEffects:
+    """Return which tools of a plan have effects, and which of their calls its approval covers.
+
+    It is for who approves the tools of the steps that were not approved `before` as they are.
+    """
     toolbox = deps.all_tools(settings)
     listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox}
     changes = sorted(name for name in listed if toolbox.effect(name) != "read")
@@ -272,8 +286,10 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
     alone = any(executor is not None and executor.works_alone for executor in executors)
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
     approvers = {name: who for name, who in settings.approvers.items() if name in changes}
-    approver = settings.answered_by.get("plan") or next(iter(approvers.values()), "")
-    covered = [name for name in changes if may_answer(approvers.get(name, ""), approver)]
+    new = {name for step in new_steps(plan, before) for name in step.get("tools") or ()}
+    approver = next((who for name, who in approvers.items() if name in new), "")
+    approver = settings.answered_by.get("plan") or approver
+    covered = [name for name in changes if name not in new or may_answer(approvers.get(name, ""), approver)]
     return PlanEffects(
         [name for name in covered if free or (shown and toolbox[name].approval() == "free")],
         [name for name in covered if shown and toolbox[name].approval() == "by_targets"],

@@ -61,18 +61,17 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
     why, done = proposal.reasons, proposal.done
     changes = plan_changes(approval["plan"], plan, language, why, done, numbered=True) if approval else None
-    effects, approved = plan_effects(plan, deps, settings), approval["plan"] if approval else None
+    effects, approved = plan_effects(plan, deps, settings, approval), approval["plan"] if approval else None
     asks = proposal.ask and settings.confirm != "never"
     by = "policy" if not asks and _is_waived(plan, approval, settings, effects) else None
     before = proposal.before
-    name = ""
     if approval and not changes and proposal.steered:
         before = before or approval["plan"]
     elif approval and not changes:
-        by, name = str(approval.get("by")), approval.get("name", "")
+        by = str(approval.get("by"))
     if by is not None:
         effects_before = (approval or {}).get("effects") or {}  # nobody is shown what they are now
-        record = approval_record(plan, by, {**effects.kinds, **effects_before}, name)
+        record = approval_record(plan, by, {**effects.kinds, **effects_before}, before=approval)
         return {"plan": plan, "approval": {**record, "before": approved}, "pending": None}
     more: Json = (
         {"next_runs": next_moments(plan["schedule"], datetime.fromisoformat(now()))} if plan.get("schedule") else {}

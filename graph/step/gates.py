@@ -491,14 +491,14 @@ def _approval_reason(call: Call, context: StepContext) -> ApprovalReason | None:
 
 
 def _needs_approver(call: Call, context: StepContext) -> bool:
-    """Return whether the call changes something that only somebody named approves, and they approved neither the plan
-    that lists it nor the call."""
-    approver, tool = context.settings.approvers.get(call["name"]), context.tools.get(call["name"])
-    if not approver or tool is None or tool.effect == "read" or decision_on(call) != "undecided":
+    """Return whether only somebody named approves the call, and they approved neither it nor the step that lists it."""
+    approver, tool = context.settings.approvers.get(call["name"], ""), context.tools.get(call["name"])
+    if not approver or tool is None or tool.effect == "read":
         return False
-    approval = context.state["run"].get("approval") or {}
-    is_covered = call["name"] in context.state["granted_tools"] and approval.get("by") == "user"
-    return not (is_covered and may_answer(approver, approval.get("name", "")))
+    if decided := call.get("decided"):
+        return decided["kind"] == "approved" and not may_answer(approver, decided.get("name") or "")
+    is_listed, names = call["name"] in context.state["granted_tools"], context.state["run"].get("approval") or {}
+    return not (is_listed and may_answer(approver, names.get("names", {}).get(context.state["step"]["id"], "")))
 
 
 def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) -> bool:

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveInt,
+    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
@@ -35,8 +36,8 @@ SCHEMA_CHARS = 50_000
 """The most characters of an output schema, which is part of prompts."""
 CONTEXT_CHARS = 50_000
 """The most characters of what tools get as their context, which is stored with every thread."""
-WHOLE = ("output_schema", "tool_context")
-"""Settings in which "" is a value, and not a blank of a form."""
+WHOLE = ("output_schema", "tool_context", "approvers")
+"""Settings in which "" is a value, if a wrong one, and not a blank of a form."""
 PROMOTE_ROUNDS = 25
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """The roles of models."""
@@ -173,7 +174,7 @@ class Settings(Options):
         description="kind of question (plan, question, tool, budget, effect) → who alone answers it, such as "
         "{tool: operator}: `by` is that name, or begins with it and a colon; set it at the start of a run",
     )
-    approvers: dict[str, str] = Field(
+    approvers: dict[str, Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]] = Field(
         default={},
         description="tool that changes something → who alone approves it: the plan that lists it, or each call of it, "
         "under every policy; named as in answered_by",

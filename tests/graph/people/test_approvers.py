@@ -31,6 +31,8 @@ class Tickets:
         storage: Any = "memory:",
         hooks: Any = None,
         options: Any = None,
+        work_of: Any = None,
+        plans: Any = (),
         **settings: Any,
     ) -> None:
         self.made = list[str]()
@@ -59,7 +61,13 @@ class Tickets:
 
         plan = submit_plan(steps, schedule=schedule, language="en")
         self.model = ScriptedModel(
-            roles={"triage": [plan], "execute": list(work), "deliver": [answer("Done.")]}, strict=False
+            roles={
+                "triage": [plan],
+                "plan": list(plans),
+                "execute": work_of or list(work),
+                "deliver": [answer("Done.")],
+            },
+            strict=False,
         )
         effects: Any = {
             "look": "read",
@@ -156,23 +164,69 @@ async def test_a_rejected_call_of_theirs_is_not_made() -> None:
     assert "lead rejected this call: not today" in str(tickets.model.requests[-1])
 
 
-async def test_a_hook_that_names_somebody_goes_first() -> None:
-    """H13: a hook's own question is for whom it names, also where the tool has an approver."""
+async def test_a_hook_that_names_somebody_asks_besides() -> None:
+    """H13: its question is for whom it names; the approver is asked as well, once, also about calls beside it."""
+
+    def ask(made: Any) -> Ask | None:
+        return Ask("Sure?", answered_by="owner") if made.arguments["ticket"] == "1" else None
+
+    tickets = Tickets([CLOSE], *CLOSES, confirm="never", hooks=Hooks(before_call=[ask]))
+    run = await tickets.agent.start("Close 1 and 2", thread_id="t")
+    asked = list[Any]()
+    while run.status == "waiting":
+        asked.append((run.pending[0]["answered_by"], run.pending[0]["arguments"]["ticket"], [*tickets.made]))
+        run = await tickets.agent.resume(run, "yes", by=run.pending[0]["answered_by"])
+    assert asked == [("owner", "1", []), ("lead", "1", [])]
+    assert (run.status, tickets.made) == ("completed", ["close 1", "close 2"])
+
+
+async def test_what_a_hooks_person_edits_the_approver_reads() -> None:
+    """H13: an edit of somebody else is no agreement of theirs."""
 
     def ask(made: Any) -> Ask:
         return Ask("Sure?", answered_by="owner")
 
-    tickets = Tickets([CLOSE], *CLOSES, confirm="never", hooks=Hooks(before_call=[ask]))
+    tickets = Tickets([CLOSE], CLOSES[0][0], CLOSES[1], confirm="never", hooks=Hooks(before_call=[ask]))
+    run = await tickets.agent.start("Close 1", thread_id="t")
+    edit = {"type": "edit", "arguments": {"ticket": "9"}}
+    run = await tickets.agent.resume(run, edit, by="owner")
+    assert tickets.made == []
+    answers = 0
+    while run.status == "waiting" and (answers := answers + 1) < 5:
+        run = await tickets.agent.resume(run, "yes", by=run.pending[0]["answered_by"])
+    assert (run.status, tickets.made) == ("completed", ["close 9"])
+
+
+async def test_what_is_finished_or_was_approved_needs_nobody_again() -> None:
+    """H13, C13: a change of the plan is for who approves what it changes; steps that stay as they are keep who
+    approved them."""
+    refund = {"content": "Refund 1", "done_when": "It is paid", "tools": ["refund"], "after": []}
+    fails = call("give_up", kind="failed", reason="the till is closed")
+    changed = submit_plan([{**refund, "content": "Refund 1 tomorrow"}], language="en")
+    work = {"s1": CLOSES, "s2": [fails], "s2-2": [call("refund", ticket="1"), finish_step("paid", "s2-2.1")]}
+    tickets = Tickets([CLOSE, refund], approvers={"close": "lead", "refund": "finance"}, work_of=work, plans=[changed])
+    run = await tickets.agent.start("Close 1 and 2, refund 1", thread_id="t")
+    assert run.pending[0]["answered_by"] == "lead"
+    run = await tickets.agent.resume(run, "yes", by="lead")
+    assert tickets.made == ["close 1", "close 2"]
+    assert (run.pending[0]["kind"], run.pending[0]["answered_by"]) == ("plan", "finance")
+
+
+async def test_nobody_loosens_who_approves() -> None:
+    """R05, H13: settings that come with an answer may name more approvers, and no other ones."""
+    tickets = Tickets([CLOSE], *CLOSES, answered_by={"plan": "bob"})
     run = await tickets.agent.start("Close 1 and 2", thread_id="t")
-    assert [each["answered_by"] for each in run.pending] == ["owner"]
+    run = await tickets.agent.resume(run, "yes", by="bob", settings={"approvers": {"close": "bob"}})
+    assert [(each["kind"], each["answered_by"]) for each in run.pending] == [("tool", "lead")]
 
 
-@pytest.mark.parametrize(("name", "why"), [("clse", "did you mean close"), ("look", "only reads")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("clse", "did you mean close"), ("look", "only reads"), ("close", "at least 1")]
+)
 async def test_an_approver_of_nothing_is_refused(name: str, why: str) -> None:
     """X13: a name that is no tool's, and a tool that changes nothing, are a ConfigError: nobody would be asked."""
-    tickets = Tickets([CLOSE], approvers={name: "lead"})
     with pytest.raises(ConfigError, match=why):
-        await tickets.agent.start("Close 1 and 2")
+        await Tickets([CLOSE], approvers={name: "" if name == "close" else "lead"}).agent.start("Close 1 and 2")
 
 
 async def test_a_schedule_keeps_who_approved_it() -> None:
