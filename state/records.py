@@ -20,6 +20,8 @@ EFFECTS = ("read", "idempotent", "write")
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 PLAN_ACTION = "confirm_plan"
 """The name of the tool call that shows a plan in the conversation."""
+ACTIONS = (PLAN_ACTION, "ask_user", "approve_tool", "resolve_effect", "extend_budget")
+"""The names of the tool calls that show questions."""
 
 
 class Ask(TypedDict, total=False):

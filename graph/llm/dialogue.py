@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from donewhen.prompts import brief, section
 from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, SPEECH_PREFIX, TASK
-from donewhen.state.records import PLAN_ACTION
+from donewhen.state.records import ACTIONS, PLAN_ACTION
 from donewhen.state.values import with_name
 
 ROOM = 8_000
@@ -25,7 +25,7 @@ SAID_CHARS, QUESTION_CHARS, PLAN_CHARS, RESULT_CHARS = 2_000, 1_000, 600, 300
 
 @dataclass(frozen=True)
 class Saying:
-    """A part of the dialogue, and who said it; `system` is the application around the agent, or a client."""
+    """A part of the dialogue, and who said it; `system` is the application around the agent, its tools, or a client."""
 
     by: Literal["user", "assistant", "system"]
     text: str
@@ -70,6 +70,8 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
             return None
         if message.name == TASK:
             return Saying("assistant", f"(a step) {_cut(text, RESULT_CHARS)}")
+        if _asked_by(messages, place) not in ACTIONS:  # another node's tool, whose result is no word of a person
+            return Saying("system", _cut(text, SAID_CHARS))
         typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
         by = message.additional_kwargs.get(ANSWERED_BY)
         return None if typed else Saying("user", with_name(by, _cut(text, SAID_CHARS)))
@@ -83,6 +85,16 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
     asked.add(text)
     plan = f"(a plan) {_cut(' '.join(text.split()), PLAN_CHARS)}" if name == PLAN_ACTION else ""
     return Saying("assistant", plan or _cut(text, QUESTION_CHARS))
+
+
+def _asked_by(messages: Sequence[BaseMessage], place: int) -> str:
+    """Return the name of the call to which a tool message belongs; "" if that is not there."""
+    id = getattr(messages[place], "tool_call_id", "")
+    for at in reversed(range(place)):
+        for call in getattr(messages[at], "tool_calls", ()):
+            if call["id"] == id:
+                return str(call["name"])
+    return ""
 
 
 def _cut(text: str, most: int) -> str:

@@ -13,6 +13,7 @@ from donewhen.graph.pauses.pause import PermissionPause, ResolvedAnswer
 from donewhen.graph.sync import load_jsonschema
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json
+from donewhen.state.errors import ConfigError
 from donewhen.state.language.texts import Unclear, catalogue, say, say_why, unclear
 from donewhen.state.people.answers import Answer, AnswerKind, AnswerShape, decode_json, may_answer
 from donewhen.state.people.edit import add_line_number, edit_plan, is_plan_text, plan_document
@@ -74,11 +75,16 @@ class PlanPause(PermissionPause):
     def text(self, *, whole: bool = False) -> str:
         """Return the text in this order: problem of or reply to the last answer, planner's words, plan, question.
 
-        Whoever has read the plan reads that it is unchanged, or only what changed; the `whole` text has all of it.
+        Whoever has read the plan reads that it is unchanged, or only what changed. The `whole` text has all, as has
+        that for somebody named, because others may have read the ones before. Raises ConfigError for a row of a list,
+        which has no plan, but its own `text`.
         """
+        if "steps" not in self.plan:
+            raise ConfigError("this question has no plan in it, as in the rows of Agent.pending: read its `text`")
         return self._message(self.speak, whole=whole)
 
     def _message(self, speak: str = "", *, whole: bool = False) -> str:
+        whole = whole or bool(self.answered_by)
         if not whole and (self.reply or self.problem):
             parts = [f"{say(self.spoken, 'plan', 'unchanged')} {self.wording()}"]
         else:

@@ -9,6 +9,7 @@ from langgraph.types import interrupt
 from donewhen import Agent, AgentOptions
 from donewhen.agent.testing.crash import Crash, crashing
 from donewhen.agent.work.thread_rows import QUEUE
+from donewhen.clients import load_pause
 from donewhen.hooks import Ask, Hooks
 from donewhen.state.errors import ConfigError, ScheduleError, StorageError
 from donewhen.testing import Recording, ScriptedModel, answer, call, finish_step, give_up, submit_plan
@@ -95,6 +96,19 @@ async def test_a_plan_is_for_who_approves_what_it_changes() -> None:
     assert (run.status, tickets.made) == ("completed", ["close 1", "close 2"])
     assert run.receipt
     assert [(row["name"], row["decision"]) for row in run.receipt["approvals"]] == [("lead:anna", "approve")]
+
+
+async def test_who_is_asked_reads_the_whole_plan_after_others_answered() -> None:
+    """H13, R05: the text for somebody named has all of it, whoever read the one before; a list's row has its own."""
+    tickets = Tickets([CLOSE], *CLOSES)
+    run = await tickets.agent.start("Close 1 and 2", thread_id="t")
+    run = await tickets.agent.resume(run, "approve", by="bob")
+    assert "1. Close tickets 1 and 2" in run.pending[0]["text"]
+    (row,) = await tickets.agent.pending()
+    assert "1. Close tickets 1 and 2" in row["text"]
+    with pytest.raises(ConfigError, match="read its `text`"):
+        load_pause(row).text()
+    assert load_pause(row).choices()
 
 
 async def test_a_plan_without_the_tool_is_for_anybody() -> None:
