@@ -48,10 +48,13 @@ STOPPED_WAITING = {
     "urllib3": {"TimeoutError"},
     "requests": {"Timeout"},
     "botocore": {"ReadTimeoutError"},
+    "subprocess": {"TimeoutExpired"},
 }
 """By library, the errors of requests whose answer was not waited for any longer."""
-STATUSES_OF_WAITING = (408, 499, 504)
+STATUSES_OF_WAITING = (408, 499, 504, 524, 598)
 """HTTP statuses of a gateway or server that stopped waiting for another one."""
+CODES_OF_WAITING = (-32001, 408, "DEADLINE_EXCEEDED", "CANCELLED")
+"""Codes of MCP and gRPC with which a client, or a server between, stopped waiting."""
 SQL_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 """Errors of PEP 249 after which the database has not executed the statement."""
 GRPC_REFUSALS = {
@@ -180,7 +183,7 @@ def _stopped_waiting(error: BaseException) -> bool:
     if was_never_sent(error):
         return False
     is_late = isinstance(error, Unanswered | TimeoutError) or _is_kind(error, STOPPED_WAITING)
-    return is_late or _http_status(error) in STATUSES_OF_WAITING
+    return is_late or _http_status(error) in STATUSES_OF_WAITING or _rpc_code(error) in CODES_OF_WAITING
 
 
 def _is_kind(error: BaseException, names: Mapping[str, Collection[str]]) -> bool:
@@ -195,18 +198,23 @@ def _refuses(error: BaseException) -> bool | None:
     """Return whether the error holds an answer that refuses the request; None if it holds no answer."""
     if (status := _http_status(error)) is not None:
         return 400 <= status < 500 and status not in NO_REFUSALS
-    names, library = {kind.__name__ for kind in type(error).__mro__}, _library(type(error))
+    names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(code := getattr(error, "smtp_code", None), int):
         return code >= 400
-    if library == "smtplib" and "SMTPRecipientsRefused" in names:
+    if _library(type(error)) == "smtplib" and "SMTPRecipientsRefused" in names:
         return True
-    if isinstance(code := getattr(getattr(error, "error", None), "code", None), int):
-        return code in MCP_REFUSALS
-    if "DatabaseError" in names:
-        return True if names & SQL_REFUSALS else None
-    if library == "grpc":
+    if (rpc_code := _rpc_code(error)) is not None:
+        return rpc_code in MCP_REFUSALS or rpc_code in GRPC_REFUSALS
+    return True if "DatabaseError" in names and names & SQL_REFUSALS else None
+
+
+def _rpc_code(error: BaseException) -> int | str | None:
+    """Return the code of an error of MCP, or the name of that of gRPC."""
+    if isinstance(code := _attribute(_attribute(error, "error"), "code"), int):
+        return code
+    if _library(type(error)) == "grpc":
         with suppress(Exception):
-            return error.code().name in GRPC_REFUSALS  # type: ignore[attr-defined]
+            return str(error.code().name)  # type: ignore[attr-defined]
     return None
 
 

@@ -1,14 +1,17 @@
 """Probes: what a tool can tell of a call that was cut off. What it does not clearly say, a person is asked."""
 
 import asyncio
+import subprocess
 import threading
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 import requests
 from langchain_core.tools import StructuredTool
+from mcp.shared.exceptions import MCPError
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
@@ -205,17 +208,27 @@ def answered(status: int) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError(str(status), request=request, response=httpx.Response(status, request=request))
 
 
-ENDED = [answered(500), answered(503), ConnectionResetError("cut"), httpx.ReadError("cut"), ValueError("a bug")]
+def of_grpc(status: str) -> BaseException:
+    """An error as `grpc` raises it, which says its status when it is called."""
+    error = type("RpcError", (Exception,), {"__module__": "grpc", "code": lambda self: SimpleNamespace(name=status)})
+    return cast(BaseException, error(status))
+
+
+ENDED = [
+    *(answered(status) for status in (500, 502, 503)),
+    *(ConnectionResetError("cut"), httpx.ReadError("cut"), ValueError("a bug")),
+    *(of_grpc("INTERNAL"), MCPError(-32603, "a bug")),
+]
 LATE = [
-    TimeoutError("late"),
-    httpx.ReadTimeout("late"),
-    Unanswered("late"),
-    answered(504),
-    requests.ReadTimeout("late"),
+    *(TimeoutError("late"), httpx.ReadTimeout("late"), Unanswered("late"), requests.ReadTimeout("late")),
+    *(answered(status) for status in (408, 499, 504, 524, 598)),
+    *(of_grpc("DEADLINE_EXCEEDED"), of_grpc("CANCELLED")),
+    *(MCPError(-32001, "late"), MCPError(408, "late")),
+    subprocess.TimeoutExpired("mail", 5),
 ]
 
 
-@pytest.mark.parametrize("error", LATE, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", LATE, ids=repr)
 async def test_what_is_not_there_yet_may_still_come(error: BaseException) -> None:
     """R03, X24: where somebody stopped waiting, a probe that finds nothing proves nothing: the outcome is unknown, and
     a person is asked before the call is made again."""
