@@ -35,7 +35,7 @@ VERBS: dict[str, Verb] = {
     "cancel": "cancel", "cancelled": "cancel", "canceled": "cancel", "abort": "cancel",
     "later": "later", "postpone": "later",
 }  # fmt: skip
-TEXT_KEYS = ("message", "feedback", "reason", "comment", "text", "answer", "response")
+TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
 AROUND_KEYS = ("type", "decision", "action", "id")
 OWN_KEYS = (*AROUND_KEYS, "revision")
@@ -241,7 +241,10 @@ def _read_decision(value: dict[str, Any]) -> AnswerShape | str:
     text = next((typed for key in (*TEXT_KEYS, "args") if (typed := scalar_text(value.get(key)))), "")
     action, fields = read_edit(value)
     if verbs:
-        return AnswerShape(verbs.pop(), text, fields, action)
+        verb = verbs.pop()
+        if verb in ("reject", "cancel"):  # with any other button it may be an argument of the tool
+            text = text or scalar_text(value.get("comment"))
+        return AnswerShape(verb, text, fields, action)
     if words:
         return AnswerShape("other", f"{words[0]}: {text}" if text else words[0], value)
     if fields:

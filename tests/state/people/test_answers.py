@@ -130,11 +130,21 @@ def test_a_tool_call_cannot_become_another() -> None:
 
 def test_words_with_an_approval_decide_nothing_at_a_call() -> None:
     """C02: they may be a condition, or mere words; what to send instead is said, and nothing counts as a rejection."""
-    for key in ("message", "reason", "feedback", "comment", "args"):
+    for key in ("message", "reason", "feedback", "args"):
         for value in ({"type": "approve", key: "not twice"}, {"decisions": [{"type": "accept", key: "not twice"}]}):
             read = str(read_answer(value, pending("tool")))
             assert read.startswith("approved, but with the words “not twice”: ")
             assert '({"type": "approve"})' in read
+
+
+def test_a_comment_is_the_reason_of_a_no_and_nothing_else() -> None:
+    """C02, X15: tools have arguments of that name, and clients send one with a yes; a yes stays one."""
+    for kind in ("tool", "plan"):
+        asked = pending(kind)
+        assert read_answer({"type": "approve", "comment": "fine"}, asked) == Answer("approve")
+        assert read_answer({"type": "reject", "comment": "wrong file"}, asked) == Answer("reject", "wrong file")
+        assert read_answer({"type": "cancel", "comment": "no use"}, asked) == Answer("cancel", "no use")
+        assert isinstance(read_answer({"comment": "bye"}, asked), str)
 
 
 AS_SUGGESTED = {"rounds": 20}
