@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
@@ -156,21 +157,21 @@ def storable_text(value: Any) -> str:
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
-_RESULT_HAD, _NOT_KEPT = "\n… the result had ", "; the rest was not kept"
+_RESULT_HAD, _NOT_KEPT = "the result had ", "; the rest was not kept"
+_NOTE_OF_REST = re.compile(rf"\n… ({_RESULT_HAD}.*{_NOT_KEPT})$", re.MULTILINE)
 _END_CHARS = 10_000
 """What a text says of the rest stands among its last characters; notes of other kinds may follow."""
 
 
 def note_of_rest(size: str) -> str:
     """Return the line that ends the text of a result of this size if only its beginning was kept."""
-    return f"{_RESULT_HAD}{size}{_NOT_KEPT}"
+    return f"\n… {_RESULT_HAD}{size}{_NOT_KEPT}"
 
 
 def split_kept(text: str) -> tuple[str, str]:
     """Return what was kept of a result, and what its text says of the rest; "" if that is all of it."""
-    at = text.find(_RESULT_HAD, max(len(text) - _END_CHARS, 0))
-    said = text[at + 3 :].partition("\n")[0] if at >= 0 else ""
-    return (text[:at], said) if said.endswith(_NOT_KEPT) else (text, "")
+    notes = [*_NOTE_OF_REST.finditer(text, max(len(text) - _END_CHARS, 0))]
+    return (text[: notes[-1].start()], notes[-1][1]) if notes else (text, "")
 
 
 def fold_text(text: str) -> str:

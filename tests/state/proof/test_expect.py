@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.criteria import Expectation, meets
-from donewhen.state.values import note_of_rest
+from donewhen.state.values import note_of_rest, split_kept
 
 ROWS = '{"rows": 3, "ok": true, "names": ["a", "b"], "items": [{"n": 1}, {"n": 2}], "none": null, "text": "a3"}'
 
@@ -131,3 +131,15 @@ def test_of_a_cut_result_only_what_was_kept_decides(expect: Any, met: bool | Non
 
 def test_all_numbers_of_a_long_result_count() -> None:
     assert not meets({"number": 5}, True, f"5 {'x' * 200_000} 6")[0]
+
+
+@pytest.mark.parametrize("line", ["errors", "5 characters; more", "5 characters; the rest was not kept"])
+def test_a_line_of_the_result_that_begins_like_the_note_is_none(line: str) -> None:
+    """What was not kept could say otherwise: the note is the last line that says so, and a whole text decides."""
+    own = f"a\n… the result had {line}\nb"
+    cut = f"{own}{note_of_rest('2,000 characters')}"
+    assert split_kept(cut) == (own, "the result had 2,000 characters; the rest was not kept")
+    assert meets({"contains": "ZZZ"}, True, cut)[0] is None
+    if "not kept" not in line:
+        assert split_kept(own) == (own, "")
+        assert meets({"contains": "ZZZ"}, True, own)[0] is False
