@@ -38,7 +38,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore, PutOp
-from langgraph.types import Command, Overwrite, StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.a2a.remote import cancel_asking
 from donewhen.agent.gate import (
@@ -1310,21 +1310,18 @@ class Runner:
                 )
             if unbegun:
                 await self._put_away(thread, snapshot)
-                values: Any = migrate((await thread.read()).values)
-                messages = Request.from_row(row, settings).messages
-                update = end_at_once(values, settings, messages, "cancelled", reason)
-                update["approvals"] = Overwrite(approvals)
-                await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
-            elif "receive" in snapshot.next:  # it was stopped in its first node
-                values = migrate(snapshot.values)
-                update = end_at_once(values, settings, (), "cancelled", reason)
-                update["approvals"] = Overwrite(approvals)
+                snapshot = await thread.read()
+            if unbegun or "receive" in snapshot.next:  # queued, or stopped in its first node
+                values: Any = migrate(snapshot.values)
+                messages = Request.from_row(row, settings).messages if unbegun else ()
+                update = end_at_once(values, settings, messages, approvals, reason)
                 await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
             else:
-                update = {"ending": {"code": "cancelled", "reason": reason}, "approvals": approvals}
+                await self._take_in(thread)
                 if snapshot.values.get("outcome"):  # the run had ended, and a later audit of it was cut off
                     update = {"ending": {**(snapshot.values["ending"] or {}), "again": False}}
-                await self._take_in(thread)
+                else:
+                    update = {"ending": {"code": "cancelled", "reason": reason}, "approvals": approvals}
                 await graph.aupdate_state(make_config(thread_id), update, as_node="advance")
             await cancel_asking(store, thread_id, self.executors)
             snapshot = await self._deliver(thread, settings, reason)

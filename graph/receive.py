@@ -150,12 +150,15 @@ def _warn_of_short_store(runtime: Runtime[Settings], config: RunnableConfig, dep
         _log.warning(warning)
 
 
-def end_at_once(state: RunState, settings: Settings, request: Sequence[AnyMessage], code: str, reason: str) -> Json:
-    """Return the update that receives a request and ends it at once, without work or questions."""
+def end_at_once(
+    state: RunState, settings: Settings, request: Sequence[AnyMessage], approvals: Sequence[Json], reason: str
+) -> Json:
+    """Return the update that receives a request and cancels it at once, without work or questions."""
     messages = [*(state.get("messages") or ()), *request]
     goal = clean_text(messages[-1].text.strip())[:GOAL_CHARS]
     update = _fresh_request(state, settings, goal, messages)
-    return {**update, "messages": [*request, *update["messages"]], "ending": {"code": code, "reason": reason}}
+    ended = {"ending": {"code": "cancelled", "reason": reason}, "approvals": Overwrite([*approvals])}
+    return {**update, "messages": [*request, *update["messages"]], **ended}
 
 
 async def _read_background(goal: str, language: str, runtime: Runtime[Settings], deps: Deps) -> Json:

@@ -19,6 +19,7 @@ from langgraph.types import Command, StateSnapshot
 
 from donewhen import (
     Agent,
+    AgentOptions,
     ConfigError,
     GoalError,
     Run,
@@ -455,6 +456,28 @@ async def test_who_cancels_a_run_and_why_is_in_its_receipt(storage: Any) -> None
         assert who_cancelled(await agent.cancel(await agent.submit("fourth"), "nobody said so")) == []
         with pytest.raises(ConfigError, match="by is a text"):
             await agent.cancel(ended[0], by=cast(Any, 5))
+
+
+async def test_who_cancels_a_run_that_was_stopped_in_its_first_node_is_in_its_receipt(storage: Any) -> None:
+    """M11, R05: what it worked with was still being read."""
+    began = asyncio.Event()
+
+    async def background(goal: str, thread_id: str) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with Agent(asking("One?"), storage=storage, options=AgentOptions(context=background)) as agent:
+        begun = asyncio.create_task(agent.start("first", thread_id="t"))
+        await began.wait()
+        begun.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        assert (await agent.graph.aget_state(config("t"))).next == ("receive",)
+        run = await agent.cancel("t", "duplicate", by="mira")
+    assert run.outcome is not None
+    assert (run.status, run.goal, run.outcome["reason"]) == ("cancelled", "first", "duplicate")
+    assert who_cancelled(run) == [("run", "duplicate", "mira")]
 
 
 async def test_a_run_at_work_is_cancelled_by_another_agent(storage: Any) -> None:
