@@ -597,7 +597,8 @@ async def _keep_unknown(
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:
-    """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known.
+    """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known. A
+    call that it cuts off may still be at work, and is marked as unanswered.
 
     With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
     """
@@ -610,6 +611,9 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualR
             await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more), seen)
         elif not call.done():
             call.cancel()
+            (entry,) = await log.read(effect.key)
+            if entry and entry["state"] == "intent":
+                await log.save({effect.key: {**entry, "result": {"unanswered": True}}})
             await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
         raise
     return await _save_end(log, effect, outcome, seen)

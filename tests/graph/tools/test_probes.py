@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from donewhen import Agent, StorageError
 from donewhen.agent.testing.crash import Crash, crashing
+from donewhen.graph.tools import effects
 from donewhen.graph.tools.certain import Unanswered
 from donewhen.graph.tools.effects import ask_probe
 from donewhen.state.errors import ToolError
@@ -254,6 +255,41 @@ async def test_who_has_ended_the_call_is_believed(error: BaseException) -> None:
     run = await service.run(lambda: None)
     assert (run.pending, service.asked) == ((), 2)
     assert {row["result"] for row in run.receipt["effects"]} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    ("effect", "comes", "asks", "sent"),
+    [("write", False, True, 1), ("write", True, False, 1), ("idempotent", False, False, 2)],
+)
+async def test_a_call_that_a_stop_cut_off_may_still_be_at_work(
+    monkeypatch: pytest.MonkeyPatch, effect: str, comes: bool, asks: bool, sent: int
+) -> None:
+    """R03, X24: who stopped the run stopped waiting. A person is asked before a write is made again, unless its probe
+    finds it; a call that may be made twice is made."""
+    monkeypatch.setattr(effects, "EFFECT_PATIENCE", 0.05)
+    outbox, began, done = Outbox(), asyncio.Event(), False
+
+    async def send(**arguments: Any) -> str:
+        outbox.sent.append(arguments)
+        began.set()
+        if len(outbox.sent) == 1:
+            await asyncio.Event().wait()
+        return "sent"
+
+    tool = outbox.tool(effect=effect, probe=lambda arguments: done).model_copy(update={"coroutine": send})
+    agent = Agent(sending(tools=["send"]), [tool], storage="memory:", settings={"confirm": "never"})
+    begun = asyncio.create_task(agent.start("Mail ann", thread_id="t"))
+    await began.wait()
+    begun.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await begun
+    done = comes
+    run = await agent.resume("t", steer="continue")
+    assert ([pause["kind"] for pause in run.pending], len(outbox.sent)) == (["effect"] * asks, sent)
+    if asks:
+        run = await agent.resume(run, "it did not")
+        assert len(outbox.sent) == 2
+    assert run.status == "completed"
 
 
 async def test_a_probe_goes_before_the_key() -> None:
