@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -200,19 +201,24 @@ class _Request:
         if money and not is_priced(self.quirks.name, self.deps.prices):
             raise ModelError(missing_price_text(self.quirks.name), code="unpriced")
         while True:
-            request, before = await self._announce(), self.spent
+            request, before, began = await self._announce(), self.spent, time.monotonic()
             try:
                 return await self._attempt()
             except ModelError as error:
                 self.failed_at = self.failed_at or time.monotonic()
-                wait = self._wait_before_retry(error)
-                if self.is_away:
-                    self.started += wait  # which is no work
-                    cost = subtract(self.spent, before)
-                    self.spent = self.spent if any(cost[key] for key in cost.keys() - {"model_calls"}) else before
+                try:
+                    wait = self._wait_before_retry(error)
+                finally:
+                    if self.is_away:  # then the attempt was no work, nor is the wait
+                        self.started += time.monotonic() - began
+                        cost = subtract(self.spent, before)
+                        self.spent = self.spent if any(cost[key] for key in cost.keys() - {"model_calls"}) else before
             finally:
                 settle_request(request, subtract(self.spent, before))
+            began = time.monotonic()
             await asyncio.sleep(wait)
+            if self.is_away:
+                self.started += time.monotonic() - began
 
     def _wait_before_retry(self, error: ModelError) -> float:
         """Return the seconds until the next attempt: what the provider asks for, else a growing pause.
@@ -222,18 +228,17 @@ class _Request:
         settings, first, asked = self.settings, self.deps.adapter.first_wait, error.retry_after
         left = (self.failed_at or 0) + settings.outage_seconds - time.monotonic()
         used_up = self.attempt > settings.model_retries
-        if asked is not None and asked > max(LONGEST_RETRY_AFTER, left):
+        is_away = left > 0 and (self.is_away or used_up or (asked or 0) > LONGEST_RETRY_AFTER)
+        if asked is not None and asked > (left if is_away else LONGEST_RETRY_AFTER):
             raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
-        if not error.retryable or settings.is_late() or (used_up and left <= 0):
-            raise error
-        is_away = self.is_away or used_up or (asked or 0) > LONGEST_RETRY_AFTER
-        if asked is not None:
+        if is_away:
+            wait = min(max(asked or 0, OUTAGE_PAUSE * first), left)
+        elif asked is not None:
             wait = max(asked, 0.0)
-        elif used_up:
-            wait = min(OUTAGE_PAUSE * first, left)
         else:
             wait = min(first * 2.0 ** (self.attempt - 1), LONGEST_BACKOFF) + random.uniform(0, first)
-        if self._out_of_budget(0 if is_away else wait):
+        is_late = settings.is_late(datetime.now(UTC) + timedelta(seconds=wait))
+        if not error.retryable or is_late or (used_up and not is_away) or self._out_of_budget(0 if is_away else wait):
             raise error
         if is_away and not self.is_away:
             self._tell_outage(error, left)

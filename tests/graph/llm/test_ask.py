@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from time import monotonic, sleep
 from typing import Any
@@ -145,6 +146,50 @@ async def test_an_outage_may_be_too_long() -> None:
         got, requests = await over_the_wire(away, lasting, settings=waits)
         assert got.error is not None
         assert requests == 2
+
+
+async def after_the_first(*script: Any, seconds: float = 600, first_wait: float = 0, **more: Any) -> tuple[Any, int]:
+    """The reply of a model that is away, then does this, and how often it was asked, in an outage of these seconds."""
+    waits = Settings(model_retries=0, outage_seconds=seconds, **more)
+    with WireServer([fault(status=503, headers=NOW), *script]) as server:
+        deps = Deps(lambda *_: wired(server), prices=Prices().cost, adapter=Adapter(first_wait=first_wait))
+        return await ask(deps, waits, ModelRequest("triage", PROMPT)), len(server.requests)
+
+
+async def test_a_model_that_is_away_is_asked_once_a_minute() -> None:
+    """R01: also if its provider asks for a shorter pause; one that asks for more than is left is not waited for."""
+    began = monotonic()
+    got, requests = await after_the_first(fault(status=503, headers=NOW), "I am back.", first_wait=0.002)
+    assert (got.message.text, requests) == ("I am back.", 3)
+    assert monotonic() - began >= 0.48  # two pauses of 120 times the first wait
+    got, requests = await after_the_first(fault(status=503, headers={"Retry-After": "100"}), seconds=50)
+    assert (requests, got.error.code) == (2, "overloaded")
+    assert "It asks to wait 100 seconds." in str(got.error)
+
+
+@pytest.mark.parametrize("waits", [{"model_retries": 2}, {"model_retries": 0, "outage_seconds": 600}])
+async def test_no_wait_ends_after_the_deadline(waits: dict[str, Any]) -> None:
+    """R01, X08: the error is the answer at once, in the retries as in an outage."""
+    busy, began = fault(status=503, headers={"Retry-After": "100"}), monotonic()
+    settings = Settings(deadline=(datetime.now(UTC) + timedelta(seconds=60)).isoformat(), **waits)
+    got, requests = await over_the_wire(busy, settings=settings)
+    assert (requests, got.message, monotonic() - began < 50) == (1, None, True)
+    assert got.error is not None
+    assert got.error.code == "overloaded"
+
+
+async def test_attempts_in_an_outage_are_no_work() -> None:
+    """R01: neither the waits nor the time of attempts that hang; what a broken reply wrote is charged."""
+    hang = fault(hang=3)
+    got, requests = await after_the_first(hang, hang, "I am back.", model_seconds=0.4)
+    assert (got.message.text, requests, got.spent["model_calls"]) == ("I am back.", 4, 1)
+    assert got.spent["active_seconds"] < 0.4
+    got, requests = await after_the_first(*[hang] * 2, seconds=0.5, model_seconds=0.4)
+    assert (got.error.code, requests, got.spent["active_seconds"] < 0.4) == ("timeout", 3, True)
+    broken = fault(reset_after=2, reply="This is only half")
+    got, _ = await after_the_first(broken, "I am back.")
+    assert got.spent["model_calls"] == 2
+    assert got.spent["output_tokens"] > 3
 
 
 class Silent(ScriptedModel):
