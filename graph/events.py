@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypedDict
 
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import StreamWriter
 from pydantic_core import to_jsonable_python
 
@@ -241,6 +241,14 @@ class CleanWriter:
             event, stream = self._streams.popitem()[1]
             if text := stream.rest():
                 yield {**event, "text": text}
+
+
+def current_runtime() -> Runtime[Any]:
+    """Return the runtime of the node that works in this context; one that holds nothing outside a graph."""
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # not inside a graph
+        return Runtime()
 
 
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> Json:

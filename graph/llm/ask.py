@@ -16,9 +16,11 @@ from uuid import uuid4
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
 
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import announce_request, limits_today, settle_request
+from donewhen.graph.events import current_runtime
 from donewhen.graph.llm.adapter import (
     LEAST_TOKENS,
     ModelQuirks,
@@ -80,6 +82,8 @@ LONGEST_RETRY_AFTER = 120.0
 """Seconds; the error of a provider that asks for a longer wait is raised, unless an outage may last as long."""
 OUTAGE_PAUSE = 120
 """Times the first wait, so a minute: the pause between two attempts in an outage."""
+DRAIN_POLL = 0.5
+"""Seconds between two looks whether a run that waits is drained, which is a flag of LangGraph."""
 _AFFORDED = pattern(r"can only afford (\d{1,9})\b")
 TOO_LONG = "context_too_long"
 SHORTER_BY = 0.6
@@ -138,12 +142,17 @@ class ModelReply:
 
 
 async def ask(deps: Deps, settings: Settings, question: ModelRequest) -> ModelReply:
-    """Ask a model. Never raises for anything a model, a provider or a network does."""
+    """Ask a model. Never raises for anything a model, a provider or a network does.
+
+    Raises GraphDrained if the run is drained between two attempts.
+    """
     speech = SpeechStream(question.voice)
     request = _Request(deps, settings, question, speech)
     message, failure = None, None
     try:
         message = await request.answer()
+    except GraphDrained:
+        raise
     except DoneWhenError as error:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
     except Exception as error:  # the model cannot be made, or its tools cannot be bound
@@ -216,7 +225,7 @@ class _Request:
             finally:
                 settle_request(request, subtract(self.spent, before))
             began = time.monotonic()
-            await asyncio.sleep(wait)
+            await _pause(wait)
             if self.is_away:
                 self.started += time.monotonic() - began
 
@@ -545,6 +554,17 @@ class _Request:
         running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
         left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}
         return first_exhausted(left, ("model_calls",)) is not None
+
+
+async def _pause(seconds: float) -> None:
+    """Wait. Raises GraphDrained if the run is drained meanwhile."""
+    ends, runtime = time.monotonic() + seconds, current_runtime()
+    while not runtime.drain_requested:
+        left = max(ends - time.monotonic(), 0)
+        await asyncio.sleep(min(left, DRAIN_POLL))
+        if left <= DRAIN_POLL:
+            return
+    raise GraphDrained(runtime.drain_reason or "")
 
 
 class _SilenceTimer:

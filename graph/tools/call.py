@@ -24,9 +24,9 @@ from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
-from langgraph.runtime import Runtime, get_runtime
 from pydantic import BaseModel, ValidationError
 
+from donewhen.graph.events import current_runtime
 from donewhen.graph.sync import WorkEnd, run_aside, run_in_thread, start_in_thread
 from donewhen.graph.tools.certain import may_pass, may_still_work, nothing_happened
 from donewhen.graph.tools.images import NOT_KEPT, images_in
@@ -491,7 +491,7 @@ def _with_injected(call: ToolCall, callee: Callee, id: str) -> dict[str, Any]:
             continue  # set above; LangChain itself sets the id of the call
         if _has(annotation, ToolRuntime):
             full[name] = _tool_runtime(id, call, annotation)
-        elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
+        elif _has(annotation, InjectedStore) and (store := current_runtime().store) is not None:
             full[name] = store
         elif not _has_default(call.tool, name):
             raise ValueError(f"the tool {call.tool.name!r} wants a store in {name!r}, and this run has none")
@@ -584,16 +584,9 @@ def _has_default(tool: BaseTool, name: str) -> bool:
     return name in fields and not fields[name].is_required()
 
 
-def _runtime() -> Runtime[Any]:
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):  # not inside a graph
-        return Runtime()
-
-
 def _context_of(call: ToolCall) -> Any:
     """Return the context of a graph around the run if it has one, else a copy of the run's own."""
-    around = _runtime().context
+    around = current_runtime().context
     return copy.deepcopy(call.context) if around is None or isinstance(around, Settings) else around
 
 
@@ -603,7 +596,7 @@ def _tool_runtime(call_id: str, call: ToolCall, annotation: Any) -> ToolRuntime[
     Tools see their call and the context of an outer graph or of the run, and nothing else of the run. A context is
     made an instance of the class that a `ToolRuntime[Class]` names; without a class it is added by the guard.
     """
-    runtime, context = _runtime(), None
+    runtime, context = current_runtime(), None
     named = next((get_args(part)[0] for part in _parts(annotation) if get_origin(part) is ToolRuntime), None)
     if named is not None:
         context = _context_of(call)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -11,14 +12,20 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.rate_limiters import BaseRateLimiter
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import RunControl
 
+from donewhen import Agent
 from donewhen.agent.prices import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, ModelRequest, ask, join_chunks
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, answer, reply
+from donewhen.testing import ScriptedModel, answer, call, finish_step, reply, submit_plan
+from tests.kit.flows import FREE
 from tests.kit.wire import WireServer
 from tests.kit.wire_format import fault
 from tests.kit.wired import wired
@@ -190,6 +197,93 @@ async def test_attempts_in_an_outage_are_no_work() -> None:
     got, _ = await after_the_first(broken, "I am back.")
     assert got.spent["model_calls"] == 2
     assert got.spent["output_tokens"] > 3
+
+
+def away(*_: Any) -> Exception:
+    return ConnectionRefusedError("nobody listens")
+
+
+IN_OUTAGE = {"model_retries": 0, "outage_seconds": 3600, **FREE}
+
+
+async def test_people_read_that_a_model_is_away() -> None:
+    """R01, L03: once, in the run's language, with the time that is waited at most."""
+    agent = Agent(ScriptedModel(roles={"triage": [away]}), storage="memory:", settings={**IN_OUTAGE, "language": "de"})
+    notes = list[str]()
+    async for event in agent.stream("Wie viel ist 6 mal 7?", thread_id="t"):
+        if event["type"] == "note":
+            notes.append(event["text"])
+            agent.drain()
+    assert len(notes) == 1
+    assert "bis zu 60 min lang" in notes[0]
+
+
+async def test_a_drain_ends_the_wait(tmp_path: Path) -> None:
+    """R01, R02: the worker gives the run back at once, nothing fails, and the next one goes on."""
+    asked_it, began, storage = asyncio.Event(), monotonic(), f"sqlite:///{tmp_path}/runs.db"
+
+    def away_now(*_: Any) -> Exception:
+        asked_it.set()
+        return away()
+
+    async with Agent(ScriptedModel(roles={"triage": [away_now]}), storage=storage, settings=IN_OUTAGE) as agent:
+        thread = await agent.submit("How much is 6 times 7?")
+        async with agent.worker():
+            await asked_it.wait()
+        info = await agent.info(thread)
+        assert (info.status, info.problem, monotonic() - began < 20) == ("queued", "", True)
+    async with Agent(ScriptedModel(roles={"triage": [answer("42")]}), storage=storage) as agent:
+        assert (await agent.run_submitted(thread)).answer == "42"
+
+
+async def test_a_step_beside_one_that_waits_ends_its_call() -> None:
+    """R01, R02: drained, it writes once; the run goes on with both steps."""
+    is_away, sent = asyncio.Event(), list[str]()
+
+    async def send(text: str) -> str:
+        """Send."""
+        await is_away.wait()
+        sent.append(text)
+        return "sent"
+
+    plan = [{"id": id, "content": id, "tools": ["send"], "depends_on": []} for id in ("s1", "s2")]
+    work = {
+        "s1": [away, call("send", text="ho"), finish_step("sent", "s1.1")],
+        "s2": [call("send", text="hi"), finish_step("sent", "s2.1")],
+    }
+    roles: dict[str, Any] = {"triage": [submit_plan(plan)], "execute": work, "deliver": ["Done."]}
+    agent = Agent(
+        ScriptedModel(roles=roles, strict=False),
+        [send],
+        storage="memory:",
+        settings={**IN_OUTAGE, "approvals": "never"},
+    )
+    async for event in agent.stream("Send hi", thread_id="t"):
+        if event["type"] == "note":
+            agent.drain()
+            is_away.set()
+    run = await agent.get("t")
+    assert (run.status, sent) == ("running", ["hi"])
+    run = await agent.resume("t")
+    assert (run.status, sent) == ("completed", ["hi", "ho"])
+
+
+async def test_a_drain_of_an_outer_graph_ends_the_wait() -> None:
+    """R01, R02: and the outer graph goes on where it was."""
+    control = RunControl()
+
+    def away_now(*_: Any) -> Exception:
+        control.request_drain("leaving")
+        return away()
+
+    agent = Agent(ScriptedModel(roles={"triage": [away_now, answer("42")]}), settings=IN_OUTAGE)
+    outer = StateGraph(MessagesState)
+    outer.add_node("agent", agent.graph)
+    outer.add_edge(START, "agent")
+    graph, place = outer.compile(InMemorySaver()), {"configurable": {"thread_id": "t"}}
+    with pytest.raises(GraphDrained, match="leaving"):
+        await graph.ainvoke({"messages": PROMPT}, place, control=control)
+    assert (await graph.ainvoke(None, place))["messages"][-1].text == "42"
 
 
 class Silent(ScriptedModel):
