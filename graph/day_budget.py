@@ -29,7 +29,7 @@ class DayBudget(Protocol):
     async def announce(self) -> str | DayAccount:
         """Announce a request to a model, and return its id; wait while other runs' requests may use up what is left.
 
-        Returns the account if nothing is left of it.
+        Returns "" if nothing is limited, and the account if nothing is left of it.
         """
         ...
 
@@ -76,14 +76,15 @@ async def accounts_today() -> Sequence[DayAccount]:
 
 
 async def announce_request() -> str:
-    """Announce a request to a model, and return its id; "" if nothing is shared. Raises DayLimitReached."""
+    """Announce a request to a model, and return its id; "" if nothing is shared or limited. Raises DayLimitReached."""
     budget, requests = _budget.get(), _requests.get()
     if budget is None or requests is None:
         return ""
     announced = await budget.announce()
     if isinstance(announced, DayAccount):
         raise DayLimitReached(announced, next(key for key, left in announced.left.items() if left <= 0))
-    requests.append(announced)
+    if announced:
+        requests.append(announced)
     return announced
 
 

@@ -104,7 +104,12 @@ class RunBudget:
         ]
 
     async def announce(self) -> str | DayAccount:
-        """Announce a request, and return its id; wait for others. Returns an account of which nothing is left."""
+        """Announce a request, and return its id; wait for others. Returns an account of which nothing is left.
+
+        Returns "" at once if nothing limits the run.
+        """
+        if not self.limited:
+            return ""
         request, looked = f"{self._session}:{next(self._numbers)}", monotonic()
         while self._unannounced:
             settled = self._unannounced.pop()

@@ -245,6 +245,22 @@ async def test_two_retries_do_not_wait_for_each_other(storage: Any) -> None:
         assert run.pending[0]["of_day"].startswith("owner:")
 
 
+async def test_who_has_no_limit_announces_nothing(storage: Any) -> None:
+    """41.5: what such runs spend is counted all the same."""
+
+    async def announce_nothing() -> None:
+        raise AssertionError("announced")
+
+    budgets = Budgets(owners={"it": Limits(model_calls=5)})
+    async with storage.writer() as (_, store):
+        store.spending = Meanwhile(store.spending, announce_nothing)
+        assert await RunBudget(budgets, storage, store, "a", owner="ann", queue="q").announce() == ""
+    async with agent_of(storage, ScriptedModel([answer("1"), answer("2")]), budgets) as agent:
+        for _ in range(2):
+            assert (await agent.start("look", owner="ann")).status == "answered"
+        assert (await spent(agent, "owner", "ann"))["model_calls"] == 2
+
+
 LIMITS: dict[str, dict[str, float]] = {"ann": {"model_calls": 9}, "bob": {"input_tokens": 9_000}}
 
 
