@@ -55,6 +55,14 @@ def _check_unnamed(limits: Any) -> Any:
     return limits
 
 
+def _check_blanks(name: str) -> str:
+    if name != name.strip():
+        raise ValueError("the name begins or ends with a blank")
+    return name
+
+
+NameInBudgets = Annotated[str, AfterValidator(_check_blanks)]
+"""The name of an owner or a queue; "" are the runs without an owner."""
 DayLimits = Annotated[Limits | None, AfterValidator(_check_day)]
 SharedLimits = Annotated[DayLimits, BeforeValidator(_check_unnamed)]
 
@@ -70,8 +78,12 @@ class Budgets(Options):
 
     owner: SharedLimits = Field(default=None, description="each owner's day; runs without an owner share one")
     queue: SharedLimits = Field(default=None, description="each queue's day")
-    owners: dict[str, DayLimits] = Field(default={}, description="the day of these owners instead; None: no limit")
-    queues: dict[str, DayLimits] = Field(default={}, description="the day of these queues instead; None: no limit")
+    owners: dict[NameInBudgets, DayLimits] = Field(
+        default={}, description="the day of these owners instead; None: no limit"
+    )
+    queues: dict[NameInBudgets, DayLimits] = Field(
+        default={}, description="the day of these queues instead; None: no limit"
+    )
     zone: Annotated[str, AfterValidator(check_zone)] = Field(
         default="UTC", description="the time zone in which a day begins, such as Europe/Berlin"
     )

@@ -381,6 +381,8 @@ def test_wrong_budgets_are_refused() -> None:
         ({"owner": {"cost_us": 1}}, "there is no owner.cost_us; did you mean cost_usd"),
         ({"owners": {"cost_usd": 5}}, "owners.cost_usd: Input should be a valid dictionary or instance of Limits"),
         ({"owners": Limits(cost_usd=5)}, "owners: Input should be a valid dictionary"),
+        ({"owners": {" it ": {"cost_usd": 5}}}, r'the name begins or ends with a blank \(given: " it "\)'),
+        ({"queues": {"nightly\n": None}}, "queues.nightly\n: the name begins or ends with a blank"),
         ({"zone": "Mars"}, "is not a time zone"),
     ):
         with pytest.raises(ConfigError, match=said):
