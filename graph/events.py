@@ -11,10 +11,12 @@ from contextvars import ContextVar
 from typing import Any, TypedDict
 
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.store.base import BaseStore, PutOp
 from langgraph.types import StreamWriter
 from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
+from donewhen.graph.sync import awaitable_store, finish_batch
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import say
 from donewhen.state.proof.journal import closing_lines, is_failure
@@ -277,6 +279,12 @@ def place_event(runtime: Runtime[Settings], event: Json) -> Json:
     """Number an event, and keep it together with what is stored next; it is sent later."""
     placed: Json = log_of(thread_of(runtime)).number(event, keep=event["type"] not in PASSING)
     return placed
+
+
+async def store_events(store: BaseStore | None) -> None:
+    """Store what was emitted so far; otherwise it waits for the next write."""
+    if store is not None:
+        await finish_batch(await awaitable_store(store), [PutOp(("donewhen", "events"), "none", None)])
 
 
 def emit_rest(runtime: Runtime[Settings]) -> None:

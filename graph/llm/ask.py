@@ -20,7 +20,7 @@ from langgraph.errors import GraphDrained
 
 from donewhen.graph.context import Deps
 from donewhen.graph.day_budget import announce_request, limits_today, settle_request
-from donewhen.graph.events import current_runtime
+from donewhen.graph.events import current_runtime, store_events
 from donewhen.graph.llm.adapter import (
     LEAST_TOKENS,
     ModelQuirks,
@@ -225,6 +225,8 @@ class _Request:
             finally:
                 settle_request(request, subtract(self.spent, before))
             began = time.monotonic()
+            if self.is_away:
+                await store_events(current_runtime().store)  # who watches elsewhere reads of it now
             await _pause(wait)
             if self.is_away:
                 self.started += time.monotonic() - began

@@ -154,3 +154,25 @@ async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
         while not carried.done():
             assert (await agent.get(thread)).goal == "write letters"
         assert (await carried).status == "completed"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+async def test_who_watches_reads_at_once_that_the_model_is_away(kind: str, tmp_path: Path) -> None:
+    """C12, R01: the note is stored before the wait for the model, and not with what comes after it."""
+    asked = asyncio.Event()
+
+    async def away(*_: Any) -> Any:
+        asked.set()
+        return ConnectionRefusedError("nobody listens")
+
+    settings = {"model_retries": 0, "outage_seconds": 600}
+    agent = Agent(ScriptedModel(away), storage=fresh_url(kind, tmp_path), settings=settings)
+    async with agent:
+        await agent.submit("hi", thread_id="t")
+        async with agent.worker():
+            await asyncio.wait_for(asked.wait(), 30)
+            async for event, _ in agent.watch("t"):
+                if event["type"] == "note":
+                    break
+            assert event["text"].startswith("The model is away.")
+        assert (await agent.get("t")).status == "queued"
