@@ -14,11 +14,11 @@ from donewhen.graph.llm.speech import push_rest
 from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, new_call_id
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.tasks import close_tasks
-from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, Json, RunState
+from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, SPEECH_PREFIX, TASK, Json, RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
 from donewhen.state.proof.journal import same_question
-from donewhen.state.records import Meanwhile
+from donewhen.state.records import ACTIONS, Meanwhile
 from donewhen.state.statuses import record_of
 
 _NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
@@ -88,7 +88,10 @@ def was_answered_elsewhere(values: Mapping[str, Any]) -> bool:
 
 
 def _says_something(message: AnyMessage) -> bool:
-    return isinstance(message, AIMessage) and bool(message.text.strip())
+    """Return whether a message is what an agent says, and not one of this run's own questions, steps and speech."""
+    if not isinstance(message, AIMessage) or not message.text.strip() or str(message.id).startswith(SPEECH_PREFIX):
+        return False
+    return not any(call["name"] in (TASK, *ACTIONS) for call in message.tool_calls)
 
 
 def _since_question(values: Mapping[str, Any]) -> list[AnyMessage]:

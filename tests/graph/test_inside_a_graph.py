@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from donewhen import Agent, ConfigError, Settings, StaleAnswer, build_graph
 from donewhen.clients import read_all, store_label
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, reply, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 MESSAGES = Annotated[list[AnyMessage], add_messages]
@@ -460,6 +460,33 @@ async def test_a_yes_to_another_agent_approves_no_plan(words: str, paid: int) ->
     for typed in ("pay ann", "weather?", words):
         out = await outer.ainvoke({"messages": typed}, config("t"))
     assert (len(made), bool(out.get("__interrupt__"))) == (paid, words == "yes")
+
+
+async def test_what_the_run_itself_says_is_no_other_agent() -> None:
+    """C11: a yes answers a call that was asked about before another step spoke and went on."""
+    made = list[str]()
+
+    def pay(who: str) -> str:
+        """Pay somebody."""
+        made.append(who)
+        return "paid"
+
+    sides = [{"content": f"Pay {who}", "done_when": "Paid", "tools": ["pay"], "after": []} for who in ("ann", "bob")]
+    work = {
+        id: [
+            reply(f"I pay {who}.", [call("pay", who=who)]),
+            reply(f"I paid {who}.", [finish_step(f"Paid {who}", f"{id}.1")]),
+        ]
+        for id, who in (("s1", "ann"), ("s2", "bob"))
+    }
+    settings = {"confirm": "never", "approvals": "each", "verification": "claimed"}
+    model = ScriptedModel(roles={"triage": [submit_plan(sides)], "execute": work, "deliver": ["All paid."]})
+    graph = build_graph(model, tools=[pay], settings=settings).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "pay both"}, config("t"))
+    for paid in (["ann"], ["ann", "bob"]):
+        out = await graph.ainvoke({"messages": "yes"}, config("t"))
+        assert made == paid
+    assert out["messages"][-1].text == "All paid."
 
 
 async def test_all_that_was_typed_since_a_question_is_the_answer() -> None:
