@@ -6,7 +6,7 @@ A run does the same whether or not anybody listens.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypedDict
 
@@ -16,7 +16,7 @@ from langgraph.types import StreamWriter
 from pydantic_core import to_jsonable_python
 
 from donewhen.graph.clock import current_clock, text_of
-from donewhen.graph.sync import awaitable_store, finish_batch
+from donewhen.graph.sync import finish_batch
 from donewhen.state.channels import Json
 from donewhen.state.language.texts import say
 from donewhen.state.proof.journal import closing_lines, is_failure
@@ -282,9 +282,10 @@ def place_event(runtime: Runtime[Settings], event: Json) -> Json:
 
 
 async def store_events(store: BaseStore | None) -> None:
-    """Store what was emitted so far; otherwise it waits for the next write."""
-    if store is not None:
-        await finish_batch(await awaitable_store(store), [PutOp(("donewhen", "events"), "none", None)])
+    """Store what was emitted so far, where a store of this project would keep it until the next write."""
+    if store is not None and hasattr(store, "events"):
+        with suppress(Exception):  # then it is stored with the next write
+            await finish_batch(store, [PutOp(("donewhen", "events"), "none", None)])
 
 
 def emit_rest(runtime: Runtime[Settings]) -> None:

@@ -70,9 +70,10 @@ def _saying(messages: Sequence[BaseMessage], place: int, asked: set[str]) -> Say
             return None
         if message.name == TASK:
             return Saying("assistant", f"(a step) {_cut(text, RESULT_CHARS)}")
-        if _asked_by(messages, place) not in ACTIONS:  # another node's tool, whose result is no word of a person
+        if not {message.name, _asked_by(messages, place)} & {*ACTIONS}:  # of another node's tool, and no person's word
             return Saying("system", _cut(text, SAID_CHARS))
-        typed = place > 0 and isinstance(messages[place - 1], HumanMessage)  # it says the same in their words
+        beside = (*messages[max(place - 1, 0) : place], *messages[place + 1 : place + 2])
+        typed = any(isinstance(each, HumanMessage) for each in beside)  # it says the same, or is a client's own word
         by = message.additional_kwargs.get(ANSWERED_BY)
         return None if typed else Saying("user", with_name(by, _cut(text, SAID_CHARS)))
     if not isinstance(message, AIMessage) or str(message.id).startswith(SPEECH_PREFIX):

@@ -27,12 +27,12 @@ from donewhen.graph.people.pauses import (
     close_pause,
     current_pause,
     keep_open,
+    may_answer_another,
     note_problem,
     open_pauses,
     show_again,
     typed_reply,
     wait_for_answer,
-    was_answered_elsewhere,
     with_reply_last,
     with_words,
 )
@@ -66,14 +66,16 @@ async def confirm(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """Apply the answer to the pending question, and any answers to other open questions sent with it."""
+    may_be_for_another = may_answer_another(state)
     state = {**state, "messages": with_reply_last(state)}
     settings, pauses = runtime.context, open_pauses(state)
     pauses = with_words(pauses, await _read_interjections(pauses, runtime))
     pending = pauses[0] = current_pause(pauses)
     user = str((config.get("configurable") or {}).get(AUTHENTICATED) or "")
     typed = typed_reply(state["messages"])
-    if typed is not None and pending.to_people and was_answered_elsewhere(state) and not _ends(pending.read(typed)):
-        return show_again(state["messages"], pending, "Left open.")
+    if typed is not None and may_be_for_another and pending.to_people and _lets_happen(pending.read(typed)):
+        problem = say(pending.spoken, "unclear", "elsewhere", said=typed[:PURPOSE_CHARS])
+        return show_again(state["messages"], pending.but(problem=problem), "Left open.")
     if typed is not None:
         taken = await _take(state, pauses, typed, deps, runtime, user)
         return await with_typed_attachments(state, taken, runtime)
@@ -109,8 +111,8 @@ async def _wait_for_answer(pending: OpenPause, settings: Settings, config: Runna
         said_overdue = True
 
 
-def _ends(answer: Answer | str) -> bool:
-    return isinstance(answer, Answer) and answer.kind == "cancel"
+def _lets_happen(answer: Answer | str) -> bool:
+    return isinstance(answer, Answer) and answer.kind in (*NEED_TOOLS, "retry")
 
 
 def policy_seconds(settings: Settings | None) -> float | None:

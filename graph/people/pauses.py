@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -15,6 +16,7 @@ from donewhen.graph.pauses.pause import OpenPause, language_field, load_pause, n
 from donewhen.graph.pauses.question import QuestionPause
 from donewhen.graph.people.tasks import close_tasks
 from donewhen.state.channels import ANSWERED_BY, OWN_WORDS, SPEECH_PREFIX, TASK, Json, RunState
+from donewhen.state.language.short_replies import read_word
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import read_draft
 from donewhen.state.proof.journal import same_question
@@ -71,20 +73,29 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
 def with_reply_last(values: Mapping[str, Any]) -> list[AnyMessage]:
     """Return the conversation with what was typed last since the open question at its end, as one message.
 
-    In an outer graph others may have spoken since, such as a router or another agent.
+    In an outer graph others may have spoken since, such as a router or another agent. Of messages in a row, an end
+    counts alone.
     """
-    words, goes_on = list[HumanMessage](), False
-    for each in _since_question(values):
-        if isinstance(each, HumanMessage):
-            words, goes_on = [*(words if goes_on else ()), each], True
-        goes_on = goes_on and not _says_something(each)
+    words = _last_words(values)
     others = [each for each in values.get("messages") or () if not any(each is word for word in words)]
     return [*others, _join(words)] if words else others
 
 
-def was_answered_elsewhere(values: Mapping[str, Any]) -> bool:
-    """Return whether another agent said something since the open question: what was typed may be an answer to that."""
-    return any(map(_says_something, _since_question(values)))
+def may_answer_another(values: Mapping[str, Any]) -> bool:
+    """Return whether another agent said something between the open question and what was typed last."""
+    since, words = _since_question(values), _last_words(values)
+    return any(map(_says_something, takewhile(lambda each: not words or each is not words[0], since)))
+
+
+def _last_words(values: Mapping[str, Any]) -> list[HumanMessage]:
+    """Return the last messages in a row that were typed since the open question."""
+    words, goes_on = list[HumanMessage](), False
+    for each in _since_question(values):
+        if isinstance(each, HumanMessage):
+            words, goes_on = [*(words if goes_on else ()), each], True
+        else:
+            goes_on = False
+    return words
 
 
 def _says_something(message: AnyMessage) -> bool:
@@ -104,12 +115,16 @@ def _since_question(values: Mapping[str, Any]) -> list[AnyMessage]:
 
 
 def _join(words: Sequence[HumanMessage]) -> HumanMessage:
-    """Return one message with the words and attachments of all."""
+    """Return one message with the words and attachments of all, and their name if they have the same."""
     *before, last = words
-    if not before:
+    if not before or read_word(last.text) == "cancel":
         return last
-    blocks = [block for each in words for block in (*each.content_blocks, {"type": "text", "text": "\n"})][:-1]
-    return last.model_copy(update={"content": blocks})
+    blocks = list[Any]()
+    for each in words:
+        blocks += [{"type": "text", "text": each.content}] if isinstance(each.content, str) else each.content
+        blocks.append({"type": "text", "text": "\n"})
+    name = last.name if {each.name for each in words} == {last.name} else None
+    return last.model_copy(update={"content": blocks[:-1], "name": name})
 
 
 def wait_for_answer(pending: OpenPause) -> Any:

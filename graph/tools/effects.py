@@ -24,6 +24,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -597,8 +598,7 @@ async def _keep_unknown(
 
 
 async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualRows, *, once_more: bool) -> CallOutcome:
-    """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known. A
-    call that it cuts off may still be at work, and is marked as unanswered.
+    """Make the call and store its outcome. A cancellation waits briefly for its end, so that the outcome is known.
 
     With `once_more` it was made before with the same key; if it fails now, the earlier outcome is still unknown.
     """
@@ -606,17 +606,29 @@ async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, seen: EqualR
     try:
         outcome = await _resolve_unknown(effect, await asyncio.shield(call), once_more=once_more)
     except asyncio.CancelledError:
-        await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
-        if call.done() and not call.cancelled() and call.exception() is None:
-            await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more), seen)
-        elif not call.done():
-            call.cancel()
-            (entry,) = await log.read(effect.key)
-            if entry and entry["state"] == "intent":
-                await log.save({effect.key: {**entry, "result": {"unanswered": True}}})
-            await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
+        with suppress(Exception):  # of the store: the run is cancelled all the same
+            await _end_cut_off(log, effect, call, seen, once_more=once_more)
         raise
     return await _save_end(log, effect, outcome, seen)
+
+
+async def _end_cut_off(
+    log: EffectLog, effect: Effect, call: asyncio.Future[CallOutcome], seen: EqualRows, *, once_more: bool
+) -> None:
+    """Wait briefly for a call whose run is cancelled, and store its outcome.
+
+    If it takes longer, cut it off, and mark it as unanswered: what it called may still be at work.
+    """
+    await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
+    if is_cut_off := not call.done():
+        call.cancel()
+        await asyncio.wait({call}, timeout=EFFECT_PATIENCE)
+    if call.done() and not call.cancelled() and call.exception() is None:
+        await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more), seen)
+    elif is_cut_off:
+        (entry,) = await log.read(effect.key)
+        if entry and entry["state"] == "intent":
+            await log.save({effect.key: {**entry, "result": {"unanswered": True}}})
 
 
 async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:

@@ -418,8 +418,7 @@ HANDOFF = AIMessage("", tool_calls=[{"name": "to_agent", "args": {}, "id": "h1"}
 
 @pytest.mark.parametrize("behind", [AIMessage("To the agent."), HANDOFF, SystemMessage("It is Monday.")])
 async def test_others_spoke_after_an_answer_was_typed(behind: AnyMessage) -> None:
-    """S03, Q05: what was typed since a question answers it, whoever spoke after; each question once. A plan is shown
-    again if another agent said something: perhaps that was answered."""
+    """S03, Q05: what was typed since a question or a plan answers it, whoever spoke after; each question once."""
     script: Any = {
         "triage": [ask_user("Which?"), submit_plan([step("s1")])],
         "execute": {"s1": lambda *_: said("s1")},
@@ -432,16 +431,13 @@ async def test_others_spoke_after_an_answer_was_typed(behind: AnyMessage) -> Non
     for words in ("do it", "the red one", "approve"):
         out = await outer.ainvoke({"messages": words}, config("t"))
         asked += [each.value["question"] for each in out.get("__interrupt__", ())]
-    assert asked[0] == "Which?"
-    assert len(asked) == (3 if behind.text and behind.type == "ai" else 2)
-    out = await outer.ainvoke(Command(resume="approve"), config("t")) if len(asked) == 3 else out
-    assert out["messages"][-1].text == "done"
+    assert (asked[0], len(asked), out["messages"][-1].text) == ("Which?", 2, "done")
 
 
-@pytest.mark.parametrize(("words", "paid"), [("yes", 0), ("/cancel", 0)])
-async def test_a_yes_to_another_agent_approves_no_plan(words: str, paid: int) -> None:
-    """C11, R05: a plan waits, another node answers and asks; what is typed then is perhaps for that one, so the plan is
-    shown again. An end counts."""
+@pytest.mark.parametrize("words", ["yes", "/cancel", "no, never ann"])
+async def test_a_yes_to_another_agent_approves_no_plan(words: str) -> None:
+    """C11, R05: a plan waits, another node answers and asks; a yes is then perhaps for that one, so the plan is shown
+    again, and says why; the next yes counts. An end and an objection count at once."""
     made = list[str]()
 
     def pay(who: str) -> str:
@@ -450,7 +446,8 @@ async def test_a_yes_to_another_agent_approves_no_plan(words: str, paid: int) ->
         return "paid"
 
     script: Any = {"triage": [submit_plan([step("s1", tools=["pay"])])], "execute": {"s1": [call("pay", who="ann")]}}
-    agent = build_graph(ScriptedModel(roles=script, strict=False), tools=[pay]).compile(checkpointer=True)
+    model = ScriptedModel(roles=script, strict=False)
+    agent = build_graph(model, tools=[pay], settings={"approvals": "plan"}).compile(checkpointer=True)
     builder = StateGraph(MessagesState).add_node("agent", agent)
     builder.add_node("weather", lambda state: {"messages": [AIMessage("Sunny. Shall I show tomorrow too?")]})
     builder.add_conditional_edges(
@@ -459,7 +456,12 @@ async def test_a_yes_to_another_agent_approves_no_plan(words: str, paid: int) ->
     outer = builder.compile(checkpointer=InMemorySaver())
     for typed in ("pay ann", "weather?", words):
         out = await outer.ainvoke({"messages": typed}, config("t"))
-    assert (len(made), bool(out.get("__interrupt__"))) == (paid, words == "yes")
+    assert (made, bool(out.get("__interrupt__"))) == ([], words != "/cancel")
+    assert (words in str(model.requests[-1].messages[-1].text)) == (words == "no, never ann")
+    if words == "yes":
+        assert "another agent spoke before “yes”" in out["__interrupt__"][0].value["text"]
+        await outer.ainvoke({"messages": words}, config("t"))
+        assert made == ["ann"]
 
 
 async def test_what_the_run_itself_says_is_no_other_agent() -> None:
