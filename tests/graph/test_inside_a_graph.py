@@ -445,7 +445,8 @@ async def test_a_yes_to_another_agent_approves_no_plan(words: str) -> None:
         made.append(who)
         return "paid"
 
-    script: Any = {"triage": [submit_plan([step("s1", tools=["pay"])])], "execute": {"s1": [call("pay", who="ann")]}}
+    work = [call("pay", who="ann"), finish_step("Paid.", "s1.1")]
+    script: Any = {"triage": [submit_plan([step("s1", tools=["pay"])])], "execute": {"s1": work}}
     model = ScriptedModel(roles=script, strict=False)
     agent = build_graph(model, tools=[pay], settings={"approvals": "plan"}).compile(checkpointer=True)
     builder = StateGraph(MessagesState).add_node("agent", agent)
