@@ -229,9 +229,9 @@ def repeats(pause: Pause) -> bool:
 def is_approved_by_yes(pause: Pause) -> bool:
     """Return whether --yes approves what a pause asks about; not if that answer was refused before.
 
-    A schedule is left to a person, also where `confirm` is `never`, and so is what a hook asks.
+    A schedule is left to a person, also where `confirm` is `never`; so is what a hook asks, or is for somebody named.
     """
-    if pause.get("problem") or repeats(pause) or pause.get("hook"):
+    if pause.get("problem") or repeats(pause) or pause.get("hook") or pause.get("answered_by"):
         return False
     return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in CONFINED)
 

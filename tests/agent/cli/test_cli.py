@@ -131,6 +131,20 @@ def test_a_run_says_at_its_start_that_allowed_programs_have_no_box(shell: Shell)
         assert result.stderr.count("without a box: it can change whatever you can") == said
 
 
+@pytest.mark.parametrize(
+    "named", ['answered_by={"plan": "anna"}', 'answered_by={"tool": "anna"}', "approvers.write_file=anna"]
+)
+def test_yes_is_nobodys_name(shell: Shell, named: str) -> None:
+    """H13, X15: what is for somebody named waits for them, with exit code 3 and the command that answers."""
+    step = {"content": "Write", "done_when": ["out.txt exists"], "tools": []}
+    work = [call("write_file", path="out.txt", content="3"), finish_step("written", "s1.1")]
+    with scripted(shell, triage=[submit_plan([step])], execute=work, strict=False):
+        result = shell.run("--yes", "--set", named)
+    assert result.exit_code == Exit.WAITING
+    assert not (shell.work / "out.txt").exists()
+    assert "--by anna" in result.stderr
+
+
 def test_yes_answers_no_questions(shell: Shell) -> None:
     """C07: a question stays a question; the answer can be an option's number."""
     execute = [[call("list_files")], ask_user("Which kind?", ["all", "text"]), finish_step("3 text files", "s1.1")]
