@@ -259,9 +259,9 @@ def approval_record(
 
 
 def new_steps(plan: Json, before: Approval | None) -> list[Json]:
-    """Return the steps of a plan that were not approved before as they are."""
-    approved = before["plan"]["steps"] if before else []
-    return [step for step in plan["steps"] if step not in approved]
+    """Return the steps of a plan that were not approved before as they are, whatever they wait for."""
+    approved = [{**step, "depends_on": []} for step in before["plan"]["steps"]] if before else []
+    return [step for step in plan["steps"] if {**step, "depends_on": []} not in approved]
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _says_something(message: AnyMessage) -> bool:
 def _since_question(values: Mapping[str, Any]) -> list[AnyMessage]:
     """Return the messages behind the one that shows the open question; none if it was not shown."""
     messages, call = list(values.get("messages") or ()), (values.get("pending") or {}).get("tool_call_id")
-    for at in reversed(range(len(messages))):
+    for at in reversed(range(len(messages) if call else 0)):
         if any(call == each["id"] for each in getattr(messages[at], "tool_calls", ())):
             return messages[at + 1 :]
     return []

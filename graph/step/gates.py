@@ -497,8 +497,9 @@ def _needs_approver(call: Call, context: StepContext) -> bool:
         return False
     if decided := call.get("decided"):
         return decided["kind"] == "approved" and not may_answer(approver, decided.get("name") or "")
-    is_listed, names = call["name"] in context.state["granted_tools"], context.state["run"].get("approval") or {}
-    return not (is_listed and may_answer(approver, names.get("names", {}).get(context.state["step"]["id"], "")))
+    approval = context.state["run"].get("approval") or {}
+    approved_by = approval.get("names", {}).get(context.state["step"]["id"], "")
+    return call["name"] not in context.state["granted_tools"] or not may_answer(approver, approved_by)
 
 
 def _was_made(call: Call, context: StepContext, *, only_replaced: bool = False) -> bool:

@@ -474,7 +474,9 @@ async def test_what_the_run_itself_says_is_no_other_agent() -> None:
         made.append(who)
         return "paid"
 
-    sides = [{"content": f"Pay {who}", "done_when": "Paid", "tools": ["pay"], "after": []} for who in ("ann", "bob")]
+    sides = [
+        {"content": f"Pay {who}", "done_when": "Paid", "tools": ["pay"], "depends_on": []} for who in ("ann", "bob")
+    ]
     work = {
         id: [
             reply(f"I pay {who}.", [call("pay", who=who)]),

@@ -149,6 +149,7 @@ async def test_two_approvers_each_decide_about_their_own() -> None:
     named = {"close": "lead", "refund": "finance"}
     tickets = Tickets([both], calls, finish_step("done", "s1.1"), approvers=named)
     run = await tickets.agent.start("Close 1 and 2, refund 1", thread_id="t")
+    assert run.pending[0]["writes_known"] == ["close"]
     run = await tickets.agent.resume(run, "yes", by="lead")
     assert tickets.made == ["close 1"]
     asked = [(each["tool"], each["answered_by"], each.get("batch")) for each in run.pending]
@@ -214,7 +215,7 @@ async def test_what_a_hooks_person_edits_the_approver_reads() -> None:
 async def test_what_is_finished_or_was_approved_needs_nobody_again() -> None:
     """H13, C13: a change of the plan is for who approves what it changes; steps that stay as they are keep who
     approved them."""
-    refund = {"content": "Refund 1", "done_when": "It is paid", "tools": ["refund"], "after": []}
+    refund = {"content": "Refund 1", "done_when": "It is paid", "tools": ["refund"], "depends_on": []}
     fails = call("give_up", kind="failed", reason="the till is closed")
     changed = submit_plan([{**refund, "content": "Refund 1 tomorrow"}], language="en")
     work = {"s1": CLOSES, "s2": [fails], "s2-2": [call("refund", ticket="1"), finish_step("paid", "s2-2.1")]}
@@ -224,6 +225,26 @@ async def test_what_is_finished_or_was_approved_needs_nobody_again() -> None:
     run = await tickets.agent.resume(run, "yes", by="lead")
     assert tickets.made == ["close 1", "close 2"]
     assert (run.pending[0]["kind"], run.pending[0]["answered_by"]) == ("plan", "finance")
+
+
+async def test_a_step_that_stays_keeps_who_approved_it() -> None:
+    """H13: after finance approves what changed, nobody asks the lead again about the step that they approved before,
+    although it waits for another one now."""
+    refund = {"content": "Refund 1", "done_when": "It is paid", "tools": ["refund"]}
+    fails = call("give_up", kind="failed", reason="the till is closed")
+    changed = submit_plan([{**refund, "content": "Refund 1 tomorrow"}], language="en")
+    closing = {**CLOSE, "depends_on": ["s1"]}
+    work = {"s1": [fails], "s3": [call("refund", ticket="1"), finish_step("paid", "s3.1")]}
+    work["s2"] = [CLOSES[0], finish_step("closed", "s2.1")]
+    named = {"close": "lead", "refund": "finance"}
+    tickets = Tickets([refund, closing], approvers=named, work_of=work, plans=[changed])
+    run = await tickets.agent.start("Refund 1, then close 1 and 2", thread_id="t")
+    asked = list[Any]()
+    while run.status == "waiting" and len(asked) < 9:
+        asked.append((run.pending[0]["kind"], run.pending[0]["answered_by"]))
+        run = await tickets.agent.resume(run, "yes", by=asked[-1][1])
+    assert asked == [("plan", "lead"), ("plan", "finance")]
+    assert (run.status, tickets.made) == ("completed", ["refund 1", "close 1", "close 2"])
 
 
 async def test_nobody_loosens_who_approves() -> None:
