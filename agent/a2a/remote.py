@@ -123,7 +123,7 @@ class RemoteAgent:
             raise Unfinished(f"The run was cancelled, and so was the task of the agent at {self.url} in the middle.")
         except asyncio.CancelledError as error:
             await _stop(following)
-            if TIMED_OUT in error.args or handoff.is_cancelled():
+            if TIMED_OUT in error.args or handoff.is_cancelled:
                 await self._cancel_started(handoff)
             raise
         finally:
@@ -370,7 +370,7 @@ class RemoteAgent:
 
 async def _wait_for_cancel(handoff: Handoff, poll: float) -> None:
     """Wait until the run is cancelled."""
-    while not handoff.is_cancelled():  # noqa: ASYNC110 - a drain of LangGraph is a flag
+    while not handoff.is_cancelled:  # noqa: ASYNC110 - a drain of LangGraph is a flag
         await asyncio.sleep(poll)
 
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, check_effects, fits_any, from_function, legal_name
@@ -57,8 +58,13 @@ class Handoff:
     store: BaseStore | None = None
     tell: Callable[[str], None] = lambda text: None
     """Shows people what the executor says while it works."""
-    is_cancelled: Callable[[], bool] = lambda: False
-    """Returns whether the run is being cancelled."""
+    control: RunControl = field(default_factory=RunControl)
+    """The run's control, by which it is drained; a graph of this process drains with it."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether the run is being cancelled."""
+        return self.control.drain_reason == CANCEL
 
     @property
     def message(self) -> HumanMessage:

@@ -94,7 +94,9 @@ async def _run_or_continue(
         return _report({**before.values, "__interrupt__": before.interrupts}, handoff)
     try:
         start, context = None if started and before.next else graph_input, _context_for(nested, handoff)
-        output = await nested.ainvoke(start, config, context=context, durability="sync")
+        control = handoff.control if is_durable(nested, None) else None  # what a drain leaves is found again
+        options: Any = {"context": context, "control": control, "durability": "sync"}
+        output = await nested.ainvoke(start, config, **options)
     except GraphBubbleUp:
         raise
     except Exception as error:

@@ -5,6 +5,7 @@ The executor's questions become questions of the run, and the answers start its 
 
 import asyncio
 import inspect
+import time
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -16,13 +17,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.runtime import Runtime
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl, Runtime
 
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import (
-    CANCEL,
     Executor,
     Handoff,
     Report,
@@ -42,7 +43,7 @@ from donewhen.graph.sync import is_async, run_in_thread
 from donewhen.graph.tools.effects import CONFIRMED
 from donewhen.graph.tools.toolbox import KnownTool
 from donewhen.state.channels import Json, Step, conversation_before
-from donewhen.state.ledger import allowance_left
+from donewhen.state.ledger import allowance_left, round_seconds
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY
 from donewhen.state.records import Call, StepChange
 from donewhen.state.settings import Settings
@@ -73,7 +74,11 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     seconds_left = allowance_left(state).get("active_seconds")
     longest = runtime.context.executor_seconds
     handover.seconds = executor.seconds or (longest if seconds_left is None else min(longest, seconds_left))
-    update = await handover.run()
+    begun_at = time.monotonic()
+    try:
+        update = await handover.run()
+    except GraphDrained:
+        return handover.keep_begun(round_seconds(time.monotonic() - begun_at))
     return await _take_output(begun, update, runtime) if gives_result else update
 
 
@@ -97,7 +102,7 @@ def _make_handoff(state: Step, call: Call, runtime: Runtime[Settings], config: R
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
         tell=tell,
-        is_cancelled=lambda: runtime.drain_reason == CANCEL,
+        control=runtime.control or RunControl(),
     )
 
 

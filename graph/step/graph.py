@@ -49,7 +49,13 @@ def _compile_step() -> CompiledStateGraph[Any, Settings, Any, Any]:
     first = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
     add_route(graph, START, after_dispatch, {**first, "decide": "a round"}, inside=True)
     default = {"decide": "next round", END: "ended, or waits"}
-    add_route(graph, "delegate", after_round, {"goal_check": "its word is the result", **default}, inside=True)
+    add_route(
+        graph,
+        "delegate",
+        after_delegate,
+        {"delegate": "drained", "goal_check": "its word is the result", **default},
+        inside=True,
+    )
     add_route(graph, "decide", after_round, {"act": "calls", "goal_check": "claims to be done", **default}, inside=True)
     after_act = {"goal_check": "the plan's calls may be all", "act": "a program's next change", **default}
     add_route(graph, "act", after_calls, after_act, inside=True)
@@ -76,6 +82,12 @@ def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"
     if state["record"]["calls"]:
         return "act"
     return "goal_check" if state.get("decision") else "decide"
+
+
+def after_delegate(state: Step) -> Literal["delegate", "decide", "goal_check", "__end__"]:
+    """Go on as after a round, but back to `delegate` if a drain has left its call open."""
+    next_node = after_round(state)
+    return "delegate" if next_node == "act" else next_node
 
 
 def after_calls(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:

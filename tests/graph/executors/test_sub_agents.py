@@ -1,7 +1,9 @@
 """Sub-agents: what they ask is asked in the run, their conversation lasts, passthrough needs no other model."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -336,6 +338,40 @@ async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
         assert done == ["first", "second", "second"]
     await nested.work(sub, replace(handoff, key="k2", first="k2"))
     assert done[3:] == ["first", "second"]
+
+
+async def test_a_drain_reaches_a_sub_agent_that_waits_for_its_model(tmp_path: Path) -> None:
+    """R01, R02, M5: the worker gives the run back at once; the next one goes on in the midst of the handoff, makes no
+    call twice, and all that both spent is counted."""
+    asked_it, sent, storage = asyncio.Event(), list[str](), f"sqlite:///{tmp_path}/runs.db"
+
+    def send(text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent three papers"
+
+    def is_away(*_: Any) -> Exception:
+        asked_it.set()
+        return ConnectionRefusedError("nobody listens")
+
+    def agent_of(*work: Any) -> Agent:
+        plan, roles = submit_plan([{"content": "send", "tools": ["send"]}]), {"execute": [*work], "deliver": ["Sent."]}
+        inner = ScriptedModel(roles={"triage": [plan], **roles}, strict=False)
+        crew = build_graph(inner, [send], settings={**FREE, "outage_seconds": 600, "model_retries": 0}).compile()
+        model = one_step([finish_step("Sent.", ("s1.1", "Sent."))], executor="crew")
+        return Agent(model, executors={"crew": crew}, storage=storage, settings=FREE)
+
+    async with agent_of(call("send", text="three papers"), is_away) as agent:
+        thread, began = await agent.submit("Find papers"), monotonic()
+        async with agent.worker():
+            await asked_it.wait()
+        info, spent = await agent.info(thread), (await agent.get(thread)).spent
+        assert (info.status, info.problem, monotonic() - began < 20) == ("queued", "", True)
+        assert (sent, spent["model_calls"]) == (["three papers"], 1 + 3)
+    async with agent_of(finish_step("sent three papers", "s1.1")) as agent:
+        run = await agent.run_submitted(thread)
+        assert (run.status, sent) == ("completed", ["three papers"])
+        assert run.spent["model_calls"] == 4 + 4
 
 
 async def test_what_it_cannot_store_is_its_own_failure() -> None:
