@@ -237,28 +237,31 @@ def unknown_thread(thread_id: str) -> UnknownThread:
 
 def waiting_error(run: Run, hint: str = "") -> ThreadWaiting:
     """Return the error for what needs a thread whose request has ended; it says what the thread does, and `hint`."""
-    what_it_does = _describe_state(run.thread_id, run.status, run.pending, run.problem)
-    return ThreadWaiting(f"thread {run.thread_id!r} {what_it_does}{hint}", [pause["id"] for pause in run.pending])
+    what_it_does, remedy = _describe_state(run.thread_id, run.status, run.pending, run.problem)
+    pending = [pause["id"] for pause in run.pending]
+    return ThreadWaiting(f"thread {run.thread_id!r} {what_it_does}", pending, remedy=remedy + hint)
 
 
 def idle_error(thread_id: str, row: Mapping[str, Any]) -> ResumeError:
     """Return the error for words to a thread on which nothing works; it says what the thread does instead."""
     status, pending = str(row.get("status") or "running"), row.get("pending") or ()
-    what_it_does = _describe_state(thread_id, status, pending, str(row.get("problem") or ""))
+    what_it_does, remedy = _describe_state(thread_id, status, pending, str(row.get("problem") or ""))
     text = f"nothing works on thread {thread_id!r}, which {what_it_does}"
-    return ResumeError(text, [pause["id"] for pause in pending] if status == "waiting" else ())
+    return ResumeError(text, [pause["id"] for pause in pending] if status == "waiting" else (), remedy=remedy)
 
 
-def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]], problem: str) -> str:
-    """Return what a thread does on which nothing works, and what makes it go on."""
+def _describe_state(thread_id: str, status: str, pending: Iterable[Mapping[str, Any]], problem: str) -> tuple[str, str]:
+    """Return what a thread does on which nothing works, and, to stand behind it, what makes it go on."""
     it = repr(thread_id)
     if status == "waiting":
         asked = "; ".join(f"{pause['id']}: {str(pause.get('question') or '')[:200]}" for pause in pending)
-        return f"waits for an answer ({asked}): give it with resume({it}, answer) or submit_answer({it}, answer)"
+        return f"waits for an answer ({asked})", f": give it with resume({it}, answer) or submit_answer({it}, answer)"
     if status == "queued":
-        return f"is not finished: it is queued for a worker. Wait for that, watch({it}) follows it, or cancel({it})"
+        remedy = f". Wait for that, watch({it}) follows it, or cancel({it})"
+        return "is not finished: it is queued for a worker", remedy
     if status == "running" and problem not in ("", INTERRUPTED):
-        return f"is not finished: {problem}. resume({it}) goes on"
+        return f"is not finished: {problem}", f". resume({it}) goes on"
     if status == "running":
-        return f"is not finished: its work was interrupted. resume({it}) goes on, and with steer= in another direction"
-    return f"has ended ({status}): start(goal, thread_id={it}) goes on with its conversation"
+        remedy = f". resume({it}) goes on, and with steer= in another direction"
+        return "is not finished: its work was interrupted", remedy
+    return f"has ended ({status})", f": start(goal, thread_id={it}) goes on with its conversation"

@@ -80,10 +80,15 @@ class ModelError(DoneWhenError):
 
 
 class ResumeError(DoneWhenError):
-    """An answer or a start does not fit what the thread waits for."""
+    """An answer or a start does not fit what the thread waits for.
 
-    def __init__(self, message: str, pending: Sequence[str] = ()) -> None:
-        super().__init__(message)
+    `problem` is the message without `remedy`, its last words, which name the calls that help.
+    """
+
+    def __init__(self, problem: str, pending: Sequence[str] = (), *, remedy: str = "") -> None:
+        super().__init__(problem + remedy)
+        self.problem = problem
+        self.remedy = remedy
         self.pending: list[str] = list(pending)
 
 

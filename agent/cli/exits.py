@@ -13,7 +13,16 @@ from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
 
-from donewhen import ConfigError, DoneWhenError, GoalError, StaleAnswer, ThreadWaiting, ToolError, UnknownThread
+from donewhen import (
+    ConfigError,
+    DoneWhenError,
+    GoalError,
+    ResumeError,
+    StaleAnswer,
+    ThreadWaiting,
+    ToolError,
+    UnknownThread,
+)
 from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import is_debugging
 from donewhen.clients import redact
@@ -58,7 +67,10 @@ def run_guarded(command: Callable[[], int], *, json: bool) -> int:
     try:
         return command()
     except DoneWhenError as error:
-        _report_error(error, str(error), json)
+        text = str(error)
+        if isinstance(error, ResumeError) and error.remedy:  # which names calls of Python
+            text = f"{error.problem}. `donewhen show` says more."
+        _report_error(error, text, json)
         if isinstance(error, ThreadWaiting):
             return Exit.WAITING
         return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED

@@ -45,7 +45,8 @@ def test_undo_at_the_terminal(shell: Shell) -> None:
 
 
 def test_undo_is_refused_in_the_words_of_its_siblings(shell: Shell) -> None:
-    """0071: 1 for a file that changed since, 2 for an unknown step or thread, 3 for a run that waits."""
+    """0071: 1 for a file that changed since, 2 for an unknown step or thread, 3 for a run that waits; no error names a
+    call of Python."""
     thread = changed(shell)
     (shell.work / "a.txt").write_text("mine")
     refused = shell("undo", thread, "--json")
@@ -63,6 +64,9 @@ def test_undo_is_refused_in_the_words_of_its_siblings(shell: Shell) -> None:
     waits = shell("undo", shell.waiting(), "--json")
     assert waits.exit_code == Exit.WAITING
     assert one_object(waits)["error"]["kind"] == "ThreadWaiting"
+    for error in (waits.stderr, shell("tell", shell.waiting(), "hi").stderr, shell("tell", thread, "hi").stderr):
+        assert "donewhen show" in error
+        assert "(" not in error.replace("(confirm.", "").replace("(completed)", ""), error
 
 
 def test_an_undo_names_the_later_change_that_is_in_its_way(shell: Shell) -> None:
