@@ -37,13 +37,14 @@ from donewhen.agent.request import (
 from donewhen.agent.run import Run, id_of
 from donewhen.agent.runner import Runner
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.spending import days_of
 from donewhen.agent.storage.storage import check_name
 from donewhen.agent.storage.store import DELETE_AT_ONCE
 from donewhen.agent.stream import STOP_PATIENCE, LiveRun, OnLeave, RunStream, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
-from donewhen.agent.work.day_budgets import BudgetRow, list_budgets
+from donewhen.agent.work.day_budgets import BudgetRow, list_budgets, period_now
 from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.recorder import describe_models, record_hooks
 from donewhen.agent.work.schedules import Schedules
@@ -648,7 +649,8 @@ class Agent:
         return await status_of(self.storage)
 
     async def budgets(self, day: str | None = None) -> list[BudgetRow]:
-        """Return what owners and queues spent on a day (`2030-12-01`; by default today), the closest to a limit first.
+        """Return what owners and queues spent in a day (`2030-12-01`) or a month (`2030-12`), the closest to a limit
+        first; by default in the time that the budgets are for.
 
         Only what agents with budgets spent is counted.
         """
@@ -680,7 +682,8 @@ class Agent:
         """Delete ended threads that have not changed for this long, with all their data; return their ids.
 
         Threads that work, wait or are queued stay, as do those in which a schedule was confirmed: `delete` deletes
-        them. Without an `owner`, what was spent on days before that is deleted too.
+        them. What was spent on days before that, and before the time of today's budgets, is deleted too; with an
+        `owner` it loses their name.
         """
         deleted: list[str] = []
         if owner is not None:
@@ -701,9 +704,9 @@ class Agent:
                 page = await self.threads(DELETE_AT_ONCE, **filters, cursor=page.cursor) if page.cursor else Page()
         for id in deleted:
             self._tools_by_thread.pop(id, None)
-        if owner is None:
-            async with self.storage.writer() as (_, store):
-                await store.spending.delete_before(before.date().isoformat())
+        async with self.storage.writer() as (_, store):
+            day = min(before.date().isoformat(), days_of(period_now(store, self._runner.budgets))[0])
+            await (store.spending.delete_before(day) if owner is None else store.spending.forget_owner(owner, day))
         return deleted
 
     # Inside ------------------------------------------------------------------------------------------------------

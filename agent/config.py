@@ -62,7 +62,7 @@ class Config:
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """DONEWHEN_PRICES as `model=input/output,…` or `model=input/cached/output`: US dollars per million tokens."""
     budgets: Mapping[str, Any] = field(default_factory=dict)
-    """DONEWHEN_BUDGETS, JSON: what owners and queues may spend in a day, as `AgentOptions.budgets`."""
+    """DONEWHEN_BUDGETS, JSON: what owners and queues may spend in a day or a month, as `AgentOptions.budgets`."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ class AgentOptions:
     """What few agents need: `Agent(…, options=AgentOptions(queue="reports"))`.
 
     `budgets={"owner": Limits(cost_usd=5)}` limits the day of each owner, `"queue"` that of each queue, and `"owners":
-    {"it": Limits(cost_usd=20)}`, `"queues"` those of these names instead. Runs without an owner share one, in whatever
+    {"it": Limits(cost_usd=20)}`, `"queues"` those of these names instead; with `"period": "month"`, the month. Runs without an owner share one, in whatever
     queue: that is one budget over all queues if no run has an owner.
     """
 
@@ -40,9 +40,9 @@ class AgentOptions:
     caller: Caller | None = None
     """Carries out the tools that are only described: a function of name and arguments."""
     budgets: Budgets | Mapping[str, Any] | None = None
-    """What all runs of an owner, and all of a queue, may spend in a day: `{"owner": Limits(cost_usd=5), "owners":
-    {"it": Limits(cost_usd=20)}}`. `tool_calls` are counted, and cannot be limited by day. None: as the
-    environment says.
+    """What all runs of an owner, and all of a queue, may spend in a day or a month: `{"owner": Limits(cost_usd=5),
+    "owners": {"it": Limits(cost_usd=20)}}`. `tool_calls` are counted, and cannot be limited. None: as the environment
+    says.
     """
     embeddings: Embeddings | None = None
     """Rank the tools of large tool sets by meaning too."""

@@ -49,7 +49,8 @@ class DayLimitReached(ModelError):
     """No request may be made today: the account has nothing left."""
 
     def __init__(self, account: DayAccount, key: str) -> None:
-        super().__init__(f"today's limit of {key} of the {account.scope} {account.name!r} is reached", code="budget")
+        whose = f"the {account.scope} {account.name!r} for {account.day}"
+        super().__init__(f"the limit of {key} of {whose} is reached", code="budget")
         self.account = account
         self.key = key
 

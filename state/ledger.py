@@ -68,7 +68,7 @@ SharedLimits = Annotated[DayLimits, BeforeValidator(_check_unnamed)]
 
 
 class Budgets(Options):
-    """What all runs of an owner, and all runs of a queue, may spend in a day, in all processes together.
+    """What all runs of an owner, and all runs of a queue, may spend in a day or a month, in all processes together.
 
     `Budgets(owner=Limits(cost_usd=5), owners={"it": Limits(cost_usd=20)})`: the limits of a name replace the general
     ones, or limit that name alone where there are none. `tool_calls` are counted and shown, and cannot be limited.
@@ -76,14 +76,15 @@ class Budgets(Options):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    owner: SharedLimits = Field(default=None, description="each owner's day; runs without an owner share one")
-    queue: SharedLimits = Field(default=None, description="each queue's day")
+    owner: SharedLimits = Field(default=None, description="each owner's budget; runs without an owner share one")
+    queue: SharedLimits = Field(default=None, description="each queue's budget")
     owners: dict[NameInBudgets, DayLimits] = Field(
-        default={}, description="the day of these owners instead; None: no limit"
+        default={}, description="the budget of these owners instead; None: no limit"
     )
     queues: dict[NameInBudgets, DayLimits] = Field(
-        default={}, description="the day of these queues instead; None: no limit"
+        default={}, description="the budget of these queues instead; None: no limit"
     )
+    period: Literal["day", "month"] = Field(default="day", description="how long a budget lasts")
     zone: Annotated[str, AfterValidator(check_zone)] = Field(
         default="UTC", description="the time zone in which a day begins, such as Europe/Berlin"
     )
@@ -213,15 +214,16 @@ def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts
 
 @dataclass(frozen=True)
 class DayAccount:
-    """What an owner or a queue may spend in a day, and what its runs have spent."""
+    """What an owner or a queue may spend in a day or a month, and what its runs have spent."""
 
     scope: Scope
     name: str
     """The owner or the queue."""
     day: str
+    """The day, such as 2030-12-01, or the month, such as 2030-12."""
     limits: Limits
     granted: Amounts
-    """What people added to the limits for this day."""
+    """What people added to the limits for this time."""
     spent: Amounts
 
     @property

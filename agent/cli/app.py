@@ -549,11 +549,11 @@ def worker(
 
 @app.command()
 def budgets(
-    day: Annotated[str | None, typer.Option(metavar="DATE", help="Such as 2030-12-01. [default: today]")] = None,
+    day: Annotated[str | None, typer.Option(metavar="DATE", help="2030-12-01, or 2030-12. [default: now]")] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Show what owners and queues spent in a day, of the budgets in DONEWHEN_BUDGETS."""
+    """Show what owners and queues spent in a day or month, of the budgets in DONEWHEN_BUDGETS."""
     at(storage, json, lambda view: _threads.show_budgets(view, day))
 
 

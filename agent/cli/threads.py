@@ -246,7 +246,7 @@ def show_status(view: StorageView) -> Exit:
 
 
 def show_budgets(view: StorageView, day: str | None) -> Exit:
-    """Print what owners and queues spent in a day, those that are closest to a limit first."""
+    """Print what owners and queues spent in a day or month, those that are closest to a limit first."""
     rows = view.look(lambda agent: agent.budgets(day)) or []
     lines = []
     for row in rows:
@@ -256,7 +256,7 @@ def show_budgets(view: StorageView, day: str | None) -> Exit:
     return view.finish(
         {"budgets": rows},
         lines,
-        "Nothing was spent on that day, in the zone of DONEWHEN_BUDGETS (by default UTC), by agents with budgets.",
+        "Nothing was spent then, in the zone of DONEWHEN_BUDGETS (by default UTC), by agents with budgets.",
     )
 
 

@@ -26,6 +26,8 @@ _CHARGE = (
     " AND (key = 'model_calls' OR EXISTS (SELECT 1 FROM donewhen_announced AS b"
     " WHERE b.thread_id = a.thread_id AND b.request = a.request AND b.key = ?))"
 )
+NOBODY = "(deleted)"
+"""The owner of what an owner spent whose data were deleted."""
 _FORGET = "DELETE FROM donewhen_announced WHERE thread_id = ?"
 
 
@@ -47,10 +49,11 @@ class SpendingTable:
         for key, amount in amounts.items():
             self._store.put_with_next(_PUT, [day, owner, queue, session, key, float(amount)])
 
-    async def spent(self, day: str, scope: Scope, name: str) -> Amounts:
-        """Return what was spent and granted on a day, by key."""
+    async def spent(self, period: str, scope: Scope, name: str) -> Amounts:
+        """Return what was spent and granted in a day or a month, by key."""
+        where, days = f"day BETWEEN ? AND ? AND {scope} = ?", days_of(period)
         rows = await self._store.read_rows(
-            f"SELECT key, sum(amount) FROM donewhen_spent WHERE day = ? AND {scope} = ? GROUP BY key", [day, name]
+            f"SELECT key, sum(amount) FROM donewhen_spent WHERE {where} GROUP BY key", [*days, name]
         )
         return {key: round(float(amount), 10) for key, amount in rows}
 
@@ -61,10 +64,11 @@ class SpendingTable:
         )
         return {key: float(amount) for key, amount in rows}
 
-    async def spent_by_name(self, day: str, scope: Scope) -> dict[str, Amounts]:
-        """Return what was spent and granted on a day, by the name of the owner or queue."""
+    async def spent_by_name(self, period: str, scope: Scope) -> dict[str, Amounts]:
+        """Return what was spent and granted in a day or a month, by the name of the owner or queue."""
         rows = await self._store.read_rows(
-            f"SELECT {scope}, key, sum(amount) FROM donewhen_spent WHERE day = ? GROUP BY {scope}, key", [day]
+            f"SELECT {scope}, key, sum(amount) FROM donewhen_spent WHERE day BETWEEN ? AND ? GROUP BY {scope}, key",
+            [*days_of(period)],
         )
         amounts_by_name: dict[str, Amounts] = {}
         for name, key, amount in rows:
@@ -74,6 +78,11 @@ class SpendingTable:
     async def delete_before(self, day: str) -> None:
         """Delete what was spent before a day."""
         await self._store.put_row("DELETE FROM donewhen_spent WHERE day < ?", [day])
+
+    async def forget_owner(self, owner: str, day: str) -> None:
+        """Take the owner's name from what was spent before a day; it still counts for the queues."""
+        update = "UPDATE donewhen_spent SET owner = ? WHERE owner = ? AND day < ?"
+        await self._store.put_row(update, [NOBODY, owner, day])
 
     async def announce(self, thread_id: str, request: str, owner: str, queue: str, amounts: Amounts) -> None:
         """Store that a request is made, with its expected cost; or what it cost, once that is known."""
@@ -111,6 +120,11 @@ class SpendingTable:
         )
         self._store.put_with_next(charged, [day, thread_id, SETTLED, SETTLED, *more])
         await self._store.put_row(f"{_FORGET}{only}", [thread_id, *more])
+
+
+def days_of(period: str) -> tuple[str, str]:
+    """Return the first and the last day, as dates, of a day or of a month such as 2030-12."""
+    return (f"{period}-01", f"{period}-31") if period.count("-") == 1 else (period, period)
 
 
 def granted_of(scope: Scope, stored: Mapping[str, float]) -> Amounts:

@@ -1,4 +1,6 @@
-"""The budgets of a day, in a database: what the runs of an owner and of a queue spend together, in all processes.
+"""The budgets of a day or a month, in a database: what the runs of an owner and of a queue spend together.
+
+All processes share them. Each day is kept by itself; a month is the sum of its days.
 
 Two runs at once never both take what is left for one. Each announces its request, in a commit of its own, before it
 looks what others have announced: so of two at least one sees the other, and lets it go first. A request is expected to
@@ -18,7 +20,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.spending import SETTLED, AnnouncedRequest, granted_of
+from donewhen.agent.storage.spending import SETTLED, AnnouncedRequest, days_of, granted_of
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.graph.clock import SECOND
 from donewhen.state.ledger import (
@@ -42,7 +44,7 @@ LOOK_AGAIN = 1.0
 
 
 class BudgetRow(TypedDict):
-    """What an owner or a queue spent in a day, and its limits."""
+    """What an owner or a queue spent in a day or a month, and its limits."""
 
     scope: Scope
     name: str
@@ -53,6 +55,12 @@ class BudgetRow(TypedDict):
 def today(store: ThreadStore, zone: str) -> str:
     """Return the date by the database's clock."""
     return datetime.fromtimestamp(store.threads.clock().now() / SECOND, ZoneInfo(zone)).date().isoformat()
+
+
+def period_now(store: ThreadStore, budgets: Budgets) -> str:
+    """Return the day or month of the budgets, such as 2030-12-01 or 2030-12, by the database's clock."""
+    day = today(store, budgets.zone)
+    return day if budgets.period == "day" else day[: len("2030-12")]
 
 
 def read_account(scope: Scope, name: str, day: str, limits: Limits, stored: Mapping[str, float]) -> DayAccount:
@@ -70,7 +78,7 @@ class RunBudget:
         self._names: dict[Scope, str] = {"owner": owner, "queue": queue}
         found = {scope: budgets.limits_of(scope, name) for scope, name in self._names.items()}
         self._limits = {scope: limits for scope, limits in found.items() if limits is not None}
-        self._zone = budgets.zone
+        self._budgets = budgets
         self._storage = storage
         self._store = store
         self._table = store.spending
@@ -90,13 +98,13 @@ class RunBudget:
 
     async def open(self) -> None:
         """Charge the requests that were cut off: of a process that held the thread before, and died, or of this one."""
-        await self._table.charge_lost(today(self._store, self._zone), self._thread_id)
+        await self._table.charge_lost(today(self._store, self._budgets.zone), self._thread_id)
 
     close = open
 
     async def accounts(self) -> list[DayAccount]:
-        """Return the accounts of today that the run spends from."""
-        day = today(self._store, self._zone)
+        """Return the accounts of now that the run spends from."""
+        day = period_now(self._store, self._budgets)
         return [
             read_account(scope, name, day, self._limits[scope], await self._table.spent(day, scope, name))
             for scope, name in self._names.items()
@@ -136,9 +144,10 @@ class RunBudget:
 
     def charge(self, requests: Sequence[str], spent: Amounts, grants: Mapping[tuple[Scope, str], Amounts]) -> None:
         """Charge what a node spent, in place of its announced requests, in the next commit."""
-        changes = {today(self._store, self._zone): spent} if spent else {}
+        changes = {today(self._store, self._budgets.zone): spent} if spent else {}
         for (scope, day), amounts in grants.items():
-            changes[day] = add(changes.get(day), {f"{scope}:{key}": amount for key, amount in amounts.items()})
+            first = days_of(day)[0]
+            changes[first] = add(changes.get(first), {f"{scope}:{key}": amount for key, amount in amounts.items()})
         for day, amounts in changes.items():
             total = self._totals[day] = add(self._totals.get(day), amounts)
             changed = {key: total[key] for key in amounts}
@@ -178,7 +187,7 @@ class RunBudget:
             return {"model_calls": 1}
         known = next((each.spent for each in accounts if each.spent.get("model_calls")), None)
         if known is None:
-            yesterday = date.fromisoformat(accounts[0].day) - timedelta(days=1)
+            yesterday = date.fromisoformat(days_of(accounts[0].day)[0]) - timedelta(days=1)
             known = await self._table.spent_since(yesterday.isoformat())
         calls = known.get("model_calls", 0)
         amounts = {key: 2 * known.get(key, 0) / calls if calls else ALL_THERE_IS for key in wanted}
@@ -189,7 +198,7 @@ class RunBudget:
         free = await self._storage.find_left([*{each.thread_id for each in announced} - {self._thread_id}])
         dead = [each for each in announced if each.thread_id in free]
         for each in dead:
-            await self._table.charge_lost(today(self._store, self._zone), *each)
+            await self._table.charge_lost(today(self._store, self._budgets.zone), *each)
         return bool(dead)
 
 
@@ -205,13 +214,16 @@ def _is_used_up(left: Mapping[str, float]) -> bool:
 
 
 async def list_budgets(store: ThreadStore, budgets: Budgets, day: str | None = None) -> list[BudgetRow]:
-    """Return what owners and queues spent on a day, by default today, those with the least left first."""
-    day, rows = day or today(store, budgets.zone), list[tuple[float, BudgetRow]]()
+    """Return what owners and queues spent in a day or a month, by default now, those with the least left first."""
+    now, rows = period_now(store, budgets), list[tuple[float, BudgetRow]]()
+    day = day or now
     scopes: tuple[Scope, ...] = ("owner", "queue")
     for scope in scopes:
         for name, stored in (await store.spending.spent_by_name(day, scope)).items():
-            account = read_account(scope, name, day, budgets.limits_of(scope, name) or Limits(), stored)
-            shown = meter(account.spent, account.limits, account.granted)
+            limits = budgets.limits_of(scope, name) if len(day) == len(now) else None  # none of a day in a month's row
+            account = read_account(scope, name, day, limits or Limits(), stored)
+            if not (shown := meter(account.spent, account.limits, account.granted)):
+                continue
             used = [row["spent"] / row["limit"] if row["limit"] else inf for row in shown if row["limit"] is not None]
             rows.append((-max(used, default=0), {"scope": scope, "name": name, "day": day, "meter": shown}))
     return [row for _, row in sorted(rows, key=lambda each: (each[0], each[1]["scope"], each[1]["name"]))]

@@ -1,7 +1,8 @@
-"""Budgets of a day: what all runs of an owner, or of a queue, spend together, in all processes."""
+"""Budgets of a day or a month: what all runs of an owner, or of a queue, spend together, in all processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,48 @@ async def test_runs_of_an_owner_share_the_day_and_a_person_extends_it(kind: str,
     async with agent_of(storage, working(), budgets) as agent:
         assert (await agent.start("look", owner="bob")).status == "completed"
     await storage.aclose()
+
+
+async def store_spent(storage: Any, *rows: tuple[str, str, int]) -> None:
+    """Store model calls of earlier days, of owners in the queue `crm`."""
+    async with storage.writer() as (_, store):
+        for day, owner, calls in rows:
+            store.spending.put(day, owner, "crm", f"earlier {day}", {"model_calls": calls})
+        await store.spending.withdraw("", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_month_is_the_sum_of_its_days(kind: str, tmp_path: Path) -> None:
+    """41.5: what a queue spent since the first counts, and no more; a person extends the month; pruning leaves it."""
+    storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
+    options = AgentOptions(queue="crm", budgets={"queue": {"model_calls": 4}, "period": "month"})
+    model = ScriptedModel(roles={"triage": [answer("ok")] * 9}, strict=False)
+    async with Agent(model, storage=storage, options=options) as agent:
+        assert (await agent.start("say ok", owner="bob")).status == "answered"
+        (row,) = [row for row in await agent.budgets() if row["scope"] == "queue"]
+        month = row["day"]
+        assert len(month) == len("2030-12")
+        await store_spent(storage, (f"{month}-01", "ann", 3), ("2020-12-31", "ann", 100))
+        assert (await spent(agent, "queue", "crm"))["model_calls"] == 4
+        waits = await agent.start("say ok", owner="bob")
+        assert waits.pending[0]["question"].startswith(f"Out of budget. For {month} the queue crm has used 4 of 4")
+        assert (await agent.resume(waits, "extend 2 model calls")).status == "answered"
+        assert await agent.prune(timedelta(0), owner="ann") == []
+        assert len(await agent.prune(timedelta(0))) == 2
+        (row,) = [row for row in await agent.budgets() if row["scope"] == "queue"]
+        assert {each["key"]: (each["spent"], each["limit"]) for each in row["meter"]}["model_calls"] == (5, 6)
+        assert {row["name"]: row["meter"][0]["limit"] for row in await agent.budgets(f"{month}-01")}["crm"] is None
+        assert await agent.budgets("2020-12-31") == []
+    await storage.aclose()
+
+
+async def test_who_is_deleted_is_named_in_no_budget(storage: Any) -> None:
+    """41.5: pruning an owner's threads takes their name from what they spent before today, which the queue keeps."""
+    await store_spent(storage, ("2020-12-31", "ann", 3), ("2020-12-31", "bob", 4))
+    async with agent_of(storage, working(), {"owner": {"model_calls": 9}}) as agent:
+        await agent.prune(timedelta(0), owner="ann")
+        rows = {(row["scope"], row["name"]): row["meter"][0]["spent"] for row in await agent.budgets("2020-12")}
+    assert rows == {("owner", "(deleted)"): 3, ("owner", "bob"): 4, ("queue", "crm"): 7}
 
 
 async def test_planning_asks_and_a_queue_has_its_day_too(storage: Any) -> None:
