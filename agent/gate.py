@@ -58,7 +58,9 @@ class NotAsked(ResumeError):
 
     def kept(self) -> ResumeError:
         """Return the error for words that are kept."""
-        return ResumeError(self._kept, self.pending)
+        error = ResumeError(self._kept, self.pending)
+        error.is_kept = True
+        return error
 
 
 def question_for(shown: Run | str, question: str | Mapping[str, Any] | None = None) -> tuple[str, Seen]:
@@ -128,18 +130,19 @@ def address_answer(
         hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
         if still_open:
             hint += f"; {', '.join(still_open)} is open{ANSWER_LATER}"
-        decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
-        decided = decided or _say_end(run, values) or say_decided(values, last=True)
-        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}", still_open)
+        rows = find_decisions(values, taken, answer, question)
+        decided = say_rows(rows) or _say_end(run, values) or say_rows(_decisions(values)[-1:])
+        text = f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}"
+        raise StaleAnswer(text, still_open, decided=rows)
     first = run.pending[0]
     asked = first["id"] if question in ("", first["interrupt_id"]) else question
     answers = _with_pause_ids(run, answer) or {asked: answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
         open_text = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
-        decided = "".join(say_taken(taken, id, id) for id in unknown) or say_decided(values, answers)
-        text = f"nothing waits under {', '.join(unknown)}{decided}; {open_text}"
-        raise StaleAnswer(f"{text}. To answer that: {how}", list(pauses))
+        rows = find_decisions(values, taken, answers, unknown[0])
+        text = f"nothing waits under {', '.join(unknown)}{say_rows(rows)}; {open_text}"
+        raise StaleAnswer(f"{text}. To answer that: {how}", list(pauses), decided=rows)
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, signed in answers.items():
         value = read_signed(signed)[0] if by is None else signed
@@ -150,34 +153,41 @@ def address_answer(
             text = f"the answer is for {interrupt_id}, which does not wait; open: {', '.join(pauses)}"
             raise StaleAnswer(text, [*pauses])
         if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
-            raise StaleAnswer(f"{reason}{say_decided(values, value)}", list(pauses))
+            rows = find_decisions(values, None, value)
+            raise StaleAnswer(f"{reason}{say_rows(rows)}", list(pauses), decided=rows)
     if by:
         _log.info("%s: %s answers %s", run.thread_id, by, ", ".join(answers))
     return {id: sign(value, by) for id, value in answers.items()}
 
 
-def say_taken(taken: Mapping[str, Any] | None, answer: Any, question: str) -> str:
-    """Return who gave the answers that were taken for a worker, to the questions that an answer names or to all."""
-    given = taken or {}
-    ids = [id for id in given if id in _named_by(answer, question)] or ([] if question else [*given])
-    names = {id: read_signed(given[id])[1] for id in ids}
-    return "".join(f"; {id} was answered{f' by {name}' if name else ''} already" for id, name in names.items())
+def find_decisions(
+    values: Mapping[str, Any], taken: Mapping[str, Any] | None, answer: Any, question: str = ""
+) -> list[Json]:
+    """Return what was decided on the questions that an answer names, when and by whom, as far as it is known.
 
-
-def say_decided(values: Mapping[str, Any], answer: Any = None, question: str = "", *, last: bool = False) -> str:
-    """Return what was decided on the questions that an answer names, when and by whom; "" if nothing is known.
-
-    `last`: what was decided last, whatever an answer names. Known are the decisions of the state's last request.
+    Of answers that were `taken` for a worker only the id and the name are known; if the answer names no question, all
+    of them are meant. Others are known of the state's last request.
     """
+    given, named = taken or {}, _named_by(answer, question)
+    ids = [id for id in given if id in named] or ([] if question else [*given])
+    rows = [{"id": id, "name": read_signed(given[id])[1] or ""} for id in ids]
+    return rows or [row for row in _decisions(values) if row["id"] in named]
+
+
+def say_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return decisions as text behind a sentence."""
+    return "".join(map(_say_row, rows))
+
+
+def _decisions(values: Mapping[str, Any]) -> list[Json]:
+    """Return the decisions of the state's last request, in order."""
     rows = [row for row in values.get("approvals") or () if row["decision"] != "say"]  # words decide nothing
     for entry in values.get("journal") or ():
         if asked := entry["arguments"].get("asked") if entry["source"] == "user" else None:
             decided = {"decision": "answer", "text": entry["text"]} if entry["ok"] else {"decision": "none", "text": ""}
             rows.append({**entry["arguments"], **decided, "id": asked, "at": entry["at"]})
-    rows.sort(key=lambda row: str(row["at"]))
-    if last:
-        return "".join(map(_say_row, rows[-1:]))
-    return "".join(_say_row(row) for row in rows if row["id"] in _named_by(answer, question))
+    rows = [{**row, "text": redact(str(row.get("text") or ""))} for row in rows]
+    return sorted(rows, key=lambda row: str(row["at"]))
 
 
 def _named_by(answer: Any, question: str) -> set[str]:
@@ -194,7 +204,9 @@ def _say_end(run: Run, values: Mapping[str, Any]) -> str:
 
 def _say_row(row: Mapping[str, Any]) -> str:
     """Return a decision as one line, without secrets."""
-    text = f" {redact(str(row['text']))[:200]!r}" if row["text"] else ""
+    if "decision" not in row:
+        return f"; {row['id']} was answered{f' by {name}' if (name := row['name']) else ''} already"
+    text = f" {row['text'][:200]!r}" if row["text"] else ""
     name = row.get("name") or ("the settings" if row["by"] == "policy" else "")
     by = f", by {name}" if name else ""
     return f"; decided on {row['id']}: {row['decision']}{text}{by}, {row['at']}"

@@ -25,8 +25,8 @@ class AgentOptions:
     """What few agents need: `Agent(…, options=AgentOptions(queue="reports"))`.
 
     `budgets={"owner": Limits(cost_usd=5)}` limits the day of each owner, `"queue"` that of each queue, and `"owners":
-    {"it": Limits(cost_usd=20)}`, `"queues"` those of these names instead; with `"period": "month"`, the month. Runs without an owner share one, in whatever
-    queue: that is one budget over all queues if no run has an owner.
+    {"it": Limits(cost_usd=20)}`, `"queues"` those of these names instead; with `"period": "month"`, the month. Runs
+    without an owner share one, in whatever queue: that is one budget over all queues if no run has an owner.
     """
 
     queue: str = QUEUE

@@ -47,14 +47,14 @@ from donewhen.agent.gate import (
     Seen,
     address_answer,
     admit,
+    find_decisions,
     open_at_work,
     overdue_answers,
     queued_answers,
     queued_answers_to,
     read_understood,
     resume_command,
-    say_decided,
-    say_taken,
+    say_rows,
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
@@ -1527,7 +1527,7 @@ def _address_open(
     Raises StaleAnswer if nothing else is open on a thread that is worked on, and ResumeError.
     """
     if run.status == "running" and not run.pending:
-        decided = say_taken(taken, answer, question) or say_decided(values, answer, question)
-        why = run.problem or "it is being worked on"
-        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: {why}{decided}")
+        rows = find_decisions(values, taken, answer, question)
+        text = f"thread {run.thread_id} waits for no other answer: {run.problem or 'it is being worked on'}"
+        raise StaleAnswer(f"{text}{say_rows(rows)}", decided=rows)
     return address_answer(run, values, answer, question, by, taken)

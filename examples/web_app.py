@@ -56,6 +56,8 @@ def create(agent: Agent | None = None, user_of: Callable[[Request], str] = nobod
 
     @app.exception_handler(DoneWhenError)
     async def refused(_: Request, error: DoneWhenError) -> JSONResponse:
+        if isinstance(error, ResumeError) and error.is_kept:  # words of somebody who is not asked
+            return JSONResponse({"kept": str(error)}, 202)
         codes = {UnknownThread: 404, ResumeError: 409, GoalError: 422, ConfigError: 422, StorageError: 503}
         code = next((codes[kind] for kind in codes if isinstance(error, kind)), 500)
         text = str(error) if code < 500 else "It cannot be done now; try again later."

@@ -18,7 +18,8 @@ DoneWhenError
 
 import json
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -90,6 +91,8 @@ class ResumeError(DoneWhenError):
         self.problem = problem
         self.remedy = remedy
         self.pending: list[str] = list(pending)
+        self.is_kept: bool = False
+        """True if the words are no answer and nothing is lost: models read them when the work goes on."""
 
 
 class UnknownThread(ResumeError):
@@ -98,6 +101,16 @@ class UnknownThread(ResumeError):
 
 class StaleAnswer(ResumeError):
     """The answered id is not pending, or no longer pending."""
+
+    def __init__(self, problem: str, pending: Sequence[str] = (), *, decided: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(problem, pending)
+        self.decided: list[dict[str, Any]] = [
+            {key: str(row.get(key) or "") for key in ("id", "decision", "text", "name", "at")} for row in decided
+        ]
+        """What was decided on the questions that the answer names, as far as it is known: their `id`, the `decision`
+        ("" while a worker has the answer), its `text`, the `name` of who decided, and when (`at`). So who gives one
+        answer twice can be told from who comes too late.
+        """
 
 
 class ThreadBusy(ResumeError):

@@ -122,8 +122,9 @@ async def test_who_is_not_asked_may_still_end_the_run(ending: Any, by: str) -> N
         assert run.receipt is not None
         row = run.receipt["approvals"][-1]
         assert (row["decision"], row.get("name", ""), row.get("answered_by")) == ("cancel", by, "operator")
-        with pytest.raises(StaleAnswer, match="cancel"):
+        with pytest.raises(StaleAnswer, match="cancel") as late:
             await till.agent.resume(thread, "approve", question=asked, by="operator:anna")
+        assert [(each["id"], each["decision"], each["name"]) for each in late.value.decided] == [(asked, "cancel", by)]
         assert till.paid == []
 
 
@@ -988,6 +989,7 @@ async def test_who_is_not_asked_is_told_so_in_plain_words(language: str) -> None
                     direct = (await agent.resume(run, said, by=by)).problem
                     assert str(words.value) == direct
             assert (direct == asked) == (busy == "refuse")
+            assert (words.value.is_kept, button.value.is_kept) == (busy != "refuse", False)
             text = (await agent.get("t")).pending[0]["text"]
             assert [text.count(each) for each in ("champagne", "roses")] == [busy == "next_round"] * 2
 
