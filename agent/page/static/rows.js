@@ -28,12 +28,19 @@ function evidenceButton(evidence, observe) {
   return button(said, () => observe(evidence.observation, evidence.quote), "evidence");
 }
 
+// The way back, beside a change.
+function wayBack(tag) {
+  const node = el(tag, { className: "buttons" });
+  node.offer = (row, undo) => node.replaceChildren(row.result === "unchanged" ? el("span", { className: "note" }, words.undone) : button(words.undo, undo, "quiet"));
+  return node;
+}
+
 export function callNode(event, observe) {
   const line = el("span", { className: "line" }, el("b", {}, event.tool ?? ""), " ", callLine(event));
   const time = el("span", { className: "time" });
   const body = el("div", { className: "body" });
   const node = el("details", { className: "call" }, el("summary", {}, line, time), body);
-  const way = el("div", { className: "buttons" });
+  const way = wayBack("div");
   let drawn = false;
   let result = [];
   const draw = () => { // what nobody opens is not drawn
@@ -54,9 +61,7 @@ export function callNode(event, observe) {
     draw();
   };
   node.rest = () => { time.className = "time"; };
-  node.offer = (row, undo) => { // the way back, beside the change
-    way.replaceChildren(row.result === "unchanged" ? el("span", { className: "note" }, words.undone) : button(words.undo, undo, "quiet"));
-  };
+  node.offer = way.offer;
   if (event.id && event.text !== undefined) node.finish(event);
   else time.className = "time spin";
   return node;
@@ -208,7 +213,11 @@ export function receiptNode(receipt, run, observe, file) {
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effectText = (each) => ` ${each.arguments?.path ?? each.arguments?.destination ?? valuesOf(each.arguments)} → ${effectResult(each)}`;
-  const effects = (receipt.effects ?? []).map((each) => el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), effectText(each)));
+  const ways = new Map();
+  const effects = (receipt.effects ?? []).map((each) => {
+    ways.set(each.id, wayBack("span"));
+    return el("div", { className: "effect" }, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), effectText(each), ways.get(each.id));
+  });
   const earlier = (receipt.earlier ?? []).map((each) => el("div", {}, el("b", {}, `[${each.id}] ${each.tool}`), effectText(each)));
   const approvals = (receipt.approvals ?? []).map(decisionText);
   const questions = (receipt.questions ?? []).map((each) => el("span", {}, each.question ? inline(each.question) : "", each.question ? " → " : "", `${each.answer}${each.by === "user" ? (each.name ? ` (${each.name})` : "") : ` (${words.by_policy})`}`));
@@ -217,8 +226,9 @@ export function receiptNode(receipt, run, observe, file) {
   const background = (receipt.background ?? []).map((each) => (each === "agents_md" ? "AGENTS.md" : each)).join(", ");
   const lines = [...(background ? [fill(words.background, { names: background })] : []), ...approvals, ...questions, ...heard].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
-  return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
+  const node = el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
     el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.earlier, earlier), el("div", { className: "buttons back" }), ...list(words.decisions, lines), file));
+  return Object.assign(node, { ways });
 }
 
 // What would come of undoing changes, or came of it; `carryOut` is asked for where all of it can be undone.

@@ -72,7 +72,7 @@ export class View {
       case "spent": for (const row of event.meter ?? []) this.meter.set(row.key, row); this.drawMeter(); break;
       case "waiting": this.rest(event.run); this.ask(event.pending ?? []); break;
       case "outcome": this.ended = true; this.rest(event.run); this.end(event); break;
-      case "undone": this.drop("receipt"); this.end({ status: event.run.status, run: event.run }); break;
+      case "undone": this.undone(event.run); break;
       case "error": this.working = false; this.problem(event.text); break;
       case "gone": this.working = false; this.pending = []; this.log.replaceChildren(el("div", { className: "empty" }, words.gone)); break;
     }
@@ -371,9 +371,16 @@ export class View {
   async offerUndo() {
     const { receipt } = this.parts;
     const { changes } = await this.acts.undoable().catch(() => ({ changes: [] })); // nobody asked for it
-    for (const row of changes) this.made.get(row.id)?.offer(row, () => this.undo(row.id));
+    for (const row of changes) for (const made of [this.made, receipt.ways]) made.get(row.id)?.offer(row, () => this.undo(row.id));
     const some = changes.some((row) => row.result !== "unchanged");
     receipt.querySelector(".back").replaceChildren(...(some ? [button(words.undo_all, () => this.undo(null), "quiet")] : []));
+  }
+
+  undone(run) {
+    const { open } = this.parts.receipt ?? {};
+    this.drop("receipt");
+    this.end({ status: run.status, run });
+    if (open) this.parts.receipt.open = true;
   }
 
   async undo(step) {

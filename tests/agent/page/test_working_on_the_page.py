@@ -641,14 +641,20 @@ async def test_changes_are_undone_where_they_stand(tmp_path: Path) -> None:
         assert (tmp_path / "a.txt").read_text() == "one\n"
         await playwright.expect(tab.locator(".answer")).to_contain_text("Put back after the run: a.txt")
         await playwright.expect(other.locator(".answer")).to_contain_text("Put back after the run: a.txt")
-        await rows.nth(2).locator("summary").click()
-        await rows.nth(2).get_by_role("button", name="Put back", exact=True).click()
+        await tab.click(".receipt > summary")
+        effects = tab.locator(".receipt .effect")  # it stays open when a change is put back
+        await playwright.expect(effects.nth(0)).to_contain_text("Was put back")
+        await tab.set_viewport_size(PHONE)
+        await picture(tab, "undo-receipt-phone")
+        assert await axe(tab) == []
+        await tab.set_viewport_size(DESKTOP)
+        await effects.nth(2).get_by_role("button", name="Put back", exact=True).click()
         await playwright.expect(tab.locator("dialog .criterion")).to_have_text("will be deletedc.txt")
         await tab.locator("dialog").get_by_role("button", name="Put back", exact=True).click()
+        await rows.nth(2).locator("summary").click()
         await playwright.expect(rows.nth(2).get_by_text("Was put back")).to_be_visible()
         assert not (tmp_path / "c.txt").exists()
         (tmp_path / "b.txt").write_text("mine\n")
-        await tab.click(".receipt > summary")
         await picture(tab, "undo-receipt")
         await tab.get_by_role("button", name="Put back all changes").click()
         await playwright.expect(tab.locator("dialog .refused")).to_have_text("changed sinceb.txt")
