@@ -45,21 +45,22 @@ if TYPE_CHECKING:
         step_numbers,
         tool_texts,
     )
-    from donewhen.state.proof.journal import closing_lines, is_failure
+    from donewhen.state.proof.journal import call_line, closing_lines, is_failure
     from donewhen.state.secrets import hide_known, redact, redact_json
     from donewhen.state.settings import ROLES, read_settings
     from donewhen.state.statuses import FINAL
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
-    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK", "UNPRICED",
-    "YES", "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus",
-    "Storage", "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "catalogue", "check_thread_id",
-    "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem", "filled_lines", "fitting_blocks",
-    "form_fields", "format_amount", "hide_known", "installed_version", "is_failure", "is_plan_text", "is_too_deep",
-    "known_language", "load_pause", "may_change", "moments_text", "read_all", "read_goal", "read_settings", "read_word",
-    "redact", "redact_json", "say", "says_continue", "schedule_lines", "schedule_text", "shown_arguments",
-    "sources_text", "step_numbers", "storable", "store_label", "text_changes", "tool_texts",
+    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK",
+    "UNPRICED", "YES", "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause",
+    "RunStatus", "Storage", "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "call_line",
+    "catalogue", "check_thread_id", "chosen_limits", "closing_lines", "coerce_typed", "decode_json",
+    "field_problem", "filled_lines", "fitting_blocks", "form_fields", "format_amount", "hide_known",
+    "installed_version", "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "may_change",
+    "moments_text", "read_all", "read_goal", "read_settings", "read_word", "redact", "redact_json", "say",
+    "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers",
+    "storable", "store_label", "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -99,7 +100,7 @@ _HOME = {
         ),
         "state.plan.text",
     ),
-    **dict.fromkeys(("closing_lines", "is_failure"), "state.proof.journal"),
+    **dict.fromkeys(("call_line", "closing_lines", "is_failure"), "state.proof.journal"),
     "FINAL": "state.statuses",
     **dict.fromkeys(("hide_known", "redact", "redact_json"), "state.secrets"),
     **dict.fromkeys(("DEEPEST", "Json", "is_too_deep", "storable", "store_label"), "state.values"),

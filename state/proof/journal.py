@@ -15,6 +15,8 @@ from donewhen.state.values import split_kept, with_name
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts are in the journal as head and tail; the full text is in the store under the id."""
+VALUE_CHARS = 120
+"""The most characters of an argument in the line of a call."""
 CLOSING_LINES, LINE_CHARS = 8, 300
 """Of what a failed call returned, the lines that people are shown, and the most characters of each."""
 BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
@@ -83,6 +85,14 @@ canonical_json: Callable[[Any], str] = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str
 ).encode
 """Return arguments as canonical JSON, independent of the order of keys."""
+
+
+def call_line(tool: str | None, arguments: Mapping[str, Any]) -> str:
+    """Return a call for people, on one line: `read_file(path="a.csv")`; what is too long for it is only named."""
+    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in arguments.items()}
+    long = {key for key, text in texts.items() if len(text) > VALUE_CHARS or "\n" in str(arguments[key])}
+    given = ", ".join(f"{key}={'…' if key in long else text}" for key, text in texts.items())
+    return f"{tool}({given})"
 
 
 def call_key(tool: str | None, arguments: Any) -> str:

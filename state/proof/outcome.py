@@ -8,7 +8,7 @@ from donewhen.state.criteria import criteria_of
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.proof.audit import DOUBTFUL, is_unexplained
 from donewhen.state.proof.evidence import satisfies
-from donewhen.state.proof.journal import canonical_json
+from donewhen.state.proof.journal import call_key, call_line
 from donewhen.state.proof.receipt import Status, criteria_rows, displaced_rows, replaced_rows
 from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
@@ -197,7 +197,7 @@ def _named_call(row: Mapping[str, Any]) -> str:
     """Return a call for people; what an executor was given is named by its step, for it is written for a model."""
     if row.get("delegated"):
         return f"{row['tool']} ({row['id']})"
-    return f"{row['tool']}({canonical_json(row['arguments'])})"
+    return call_line(row["tool"], row["arguments"])
 
 
 def _unanswered_lines(receipt: Mapping[str, Any], language: str) -> list[str]:
@@ -237,10 +237,11 @@ def displaced_line(values: Mapping[str, Any]) -> str:
 
 
 def _lines_of_displaced(rows: Sequence[Mapping[str, Any]], language: str) -> list[str]:
-    named: dict[str, dict[str, None]] = {"earlier": {}, "earlier_unknown": {}}
+    named: dict[str, dict[str, str]] = {"earlier": {}, "earlier_unknown": {}}
     for row in rows:  # what is not done is unknown, or has a failure as its result
-        named["earlier" if row["ok"] else "earlier_unknown"][_named_call(row)] = None
-    return [say(language, "summary", key, calls=_names([*calls])) for key, calls in named.items() if calls]
+        call = call_key(row["tool"], row["arguments"])
+        named["earlier" if row["ok"] else "earlier_unknown"][call] = _named_call(row)
+    return [say(language, "summary", key, calls=_names([*calls.values()])) for key, calls in named.items() if calls]
 
 
 def _undone_lines(receipt: Mapping[str, Any], language: str) -> list[str]:

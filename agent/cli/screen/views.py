@@ -1,6 +1,5 @@
 """A working run on stderr: a line for every event and, on a terminal, a live view below."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,7 +12,7 @@ from donewhen import Run
 from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, draw_changes
 from donewhen.agent.cli.screen.meter import MeterText
 from donewhen.agent.cli.screen.terminal import STYLES, ShownText, Terminal, clean
-from donewhen.clients import ANSWER, FINAL, add, say, shown_arguments
+from donewhen.clients import ANSWER, FINAL, add, call_line, say
 
 LAST_EVENTS = ("waiting", "outcome", "error")
 """The types of the event that ends a stream."""
@@ -131,10 +130,7 @@ def call_text(call: Mapping[str, Any]) -> str:
     """Return a call on one line: `read_file(path="a.csv")`. Long texts have their own lines and are only named."""
     if (arguments := call.get("arguments")) is None:
         return str(call.get("tool"))
-    short = {key: json.dumps(arguments[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
-    return (
-        f"{call.get('tool')}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in arguments)})"
-    )
+    return call_line(call.get("tool"), arguments)
 
 
 def failure_text(row: Mapping[str, Any], terminal: Terminal) -> str:

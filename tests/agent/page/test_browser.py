@@ -449,7 +449,7 @@ async def test_asking_again_for_a_payment_pays_twice_only_if_the_person_says_so(
             await tab.wait_for_selector(".card.ask")
             if after_reload:
                 await tab.reload()
-            await playwright.expect(tab.locator(".note", has_text="Done earlier")).to_contain_text('pay({"to":"R-17"})')
+            await playwright.expect(tab.locator(".note", has_text="Done earlier")).to_contain_text('pay(to="R-17")')
             await tab.click("text=Run it")
             await tab.wait_for_selector(".card.ask b:text-is('pay')")
             assert (paid, await tab.locator(".user").count()) == (["R-17"], 1)

@@ -728,9 +728,9 @@ async def test_what_a_displaced_request_may_have_done_is_not_said_to_be_done() -
         await agent.start("two", thread_id="t", instead_of="1")
         done, unknown = (await agent.conversation("t")).displaced.splitlines()
     assert done.startswith("Done earlier")
-    assert done.endswith(': send({"to":"a"})')
+    assert done.endswith(': send(to="a")')
     assert unknown.startswith("It is not known whether")
-    both = ['send({"to":"b"})', 'send({"to":"c"})']  # side by side, in either order
+    both = ['send(to="b")', 'send(to="c")']  # side by side, in either order
     assert unknown.endswith((": " + ", ".join(both), ": " + ", ".join(both[::-1])))
 
 

@@ -195,5 +195,5 @@ async def test_what_may_have_happened_is_named_by_who_made_it(made_by: str) -> N
     flow = await play(model, settings={**FREE, "on_failure": "deliver"}, **given)
     (row,) = flow.run.receipt["effects"]
     assert (row["unknown"], row.get("delegated", False)) == (True, alone)
-    named = "order (s1.1)" if alone else 'order({"brief":"milk"})'
+    named = "order (s1.1)" if alone else 'order(brief="milk")'
     assert named in str(flow.run.answer)

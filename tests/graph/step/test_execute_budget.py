@@ -51,8 +51,8 @@ async def test_the_question_says_what_an_open_step_has_changed_already(where: st
         goal="Pay 17 and 18",
     )
     for text in (flow.pauses[0]["question"], flow.run.answer):
-        assert '  - Already done in it: pay({"order":"17"})' in text
-        assert '- It is not known whether this took effect: pay({"order":"18"})' in text
+        assert '  - Already done in it: pay(order="17")' in text
+        assert '- It is not known whether this took effect: pay(order="18")' in text
 
 
 @pytest.mark.parametrize("where", ["limits", "step_limits"])

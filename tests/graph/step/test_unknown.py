@@ -534,4 +534,4 @@ async def test_an_unknown_write_stands_in_the_receipt() -> None:
     model = one_step([PAY, give_up("the bank does not answer")], tools=["pay"])
     flow = await play(model, [pay], effects={"pay": "write"}, settings={**FREE, "on_failure": "deliver"})
     assert [row.get("unknown") for row in (flow.run.receipt or {})["effects"]] == [True]
-    assert 'It is not known whether this took effect: pay({"order":"A1"})' in flow.run.answer
+    assert 'It is not known whether this took effect: pay(order="A1")' in flow.run.answer

@@ -178,7 +178,7 @@ async def test_a_step_that_changed_something_ends_with_what_it_did() -> None:
     )
     agent = Agent(model, [Outbox().tool()], storage="memory:", settings={"approvals": "plan", "limits": {"replans": 1}})
     run = await agent.resume(await agent.start("send to both"), "approve")
-    done = 'Already done in it: send({"text":"hi","to":"ann"})'
+    done = 'Already done in it: send(to="ann", text="hi")'
     assert run.pending[0]["changes"][-1] == f"step 1 of the earlier plan ends here: send both (one is out) ({done})"
     run = await agent.resume(run, "approve")
     assert run.answer.count(f"  - {done}") == 1

@@ -10,6 +10,7 @@ from donewhen.state.proof.outcome import (
     status_of,
     summary,
     to_markdown,
+    unknown_lines,
 )
 from donewhen.state.proof.receipt import receipt
 from donewhen.state.records import StepRecord, StepStatus
@@ -82,6 +83,14 @@ def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
     assert next_step_lines(_receipt(ended("exhausted"), status="cancelled"), "en") == []
     assert next_step_lines(_receipt(done()), "en") == []
     assert summary({"steps": [], "status": "failed"}, "", "en") == "Nothing was done."
+
+
+def test_a_call_is_named_without_its_long_texts() -> None:
+    """S01, D03: in an answer a call reads as everywhere else; the receipt has all of it."""
+    arguments = {"path": "a.txt", "content": "one\ntwo\n", "rows": ["x"] * 50, "mode": "new"}
+    row = {"id": "s1.1", "tool": "write_file", "arguments": arguments, "unknown": True}
+    line = '- It is not known whether this took effect: write_file(path="a.txt", content=…, rows=…, mode="new")'
+    assert unknown_lines([row], "en") == [line]
 
 
 def test_what_stands_below_an_item_stays_with_it() -> None:
