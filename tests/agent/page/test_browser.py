@@ -92,6 +92,8 @@ async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None
         await playwright.expect(tab.locator(".edit .row > textarea")).to_have_value("Read the note")
         await tab.click("text=Run it")
         assert await tab.locator(".card.ask textarea").count() == 0, "there is one box to answer in"
+        buttons = await tab.locator(".card.ask .buttons button").all_inner_texts()
+        assert buttons == ["Go on without an answer", "End the run"]
         await tab.click("button:text('2023')")
         await tab.wait_for_selector(".diff .plus")
         assert await tab.inner_text(".card.ask .diff .minus") == "-two"
