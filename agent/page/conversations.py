@@ -609,8 +609,11 @@ def pause_view(pending: Pause) -> Json:
     pause = load_pause(pending)
     more: Json = {"question": pause.wording(), "options": pause.choices()}
     if isinstance(pause, PlanPause):
+        words = catalogue(pending.get("language") or "en")["plan"]
+        if pause.reply or (pause.before and pause.before.get("revision") == pause.revision):
+            more["question"] = f"{words['unchanged']} {more['question']}"
         more |= {"written": pause.editable_plan(), "chosen": [*chosen_limits(pending)]}
-        more["may_change"] = may_change(pending, catalogue(pending.get("language") or "en")["plan"])
+        more["may_change"] = may_change(pending, words)
     if isinstance(pause, FormPause):
         more["fields"] = form_fields(pause.form)
     if hint := pause.hint():

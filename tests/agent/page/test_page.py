@@ -102,6 +102,22 @@ async def test_a_plan_edited_in_place() -> None:
         assert run["limits"]["rounds"] == 5
 
 
+@pytest.mark.parametrize("replied", [answer("It is short."), submit_plan([READ])], ids=["answered", "same plan"])
+async def test_words_that_leave_a_plan_as_it_was_say_so(replied: Any) -> None:
+    """C04: as at the terminal, the question begins with it; a plan that is new does not."""
+    other = submit_plan([{**READ, "content": "Read it all"}])
+    async with served(agent(triage=[submit_plan([READ]), replied, other])) as page:
+        thread = await page.start("read it")
+        (asked,) = (await page.told(thread))[-1]["pending"]
+        assert asked["question"] == "Shall I go ahead with this plan?"
+        await page.answer(thread, asked["id"], "how long is it?")
+        (again,) = (await page.told(thread, ends=2))[-1]["pending"]
+        assert again["question"] == "The plan is unchanged. Shall I go ahead with this plan?"
+        await page.answer(thread, again["id"], "read all of it")
+        (new,) = (await page.told(thread, ends=3))[-1]["pending"]
+        assert new["question"] == "Shall I go ahead with this plan?"
+
+
 async def test_why_a_call_asks_and_what_it_changes() -> None:
     """Q10, X15: the frozen call with its difference; a rejection with its reason stays one."""
     made = call("edit_note", path="a.txt", old_text="one\ntwo", new_text="one\n2")
