@@ -171,8 +171,14 @@ function effectResult(row) {
   return `${words[`effect_${result}`]}${row.by ? `, ${words.effect_said}` : ""}${row.why ? `: ${row.why}` : ""}${(row.settled ?? []).map((id) => ` [${id}]`).join("")}`;
 }
 
-// A receipt as a file: saved, or checked, with what was found.
-export function receiptFile(run, { saveReceipt, checkReceipt }) {
+function download(name, text, type) {
+  const href = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href, download: name }).click();
+  URL.revokeObjectURL(href);
+}
+
+// A receipt as a file: saved, or checked, with what was found. Beside it the conversation: `talk` returns its Markdown.
+export function receiptFile(run, { saveReceipt, checkReceipt }, talk) {
   const found = el("div", { className: "note", role: "status" });
   const tell = ({ ok, line, lines, key }, name) => {
     const problem = line ? fill(words.line_wrong, { line }) : words.not_intact;
@@ -187,12 +193,12 @@ export function receiptFile(run, { saveReceipt, checkReceipt }) {
   const save = async () => {
     const { text, ...verification } = await saveReceipt().catch(() => ({}));
     if (text === undefined) return;
-    const name = `receipt-${run.thread_id.slice(0, 8)}.json`, href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    el("a", { href, download: name }).click();
-    URL.revokeObjectURL(href);
+    const name = `receipt-${run.thread_id.slice(0, 8)}.json`;
+    download(name, text, "application/json");
     tell(verification, name);
   };
-  return el("div", {}, el("div", { className: "buttons" }, button(words.save_receipt, save, "quiet"), button(words.check_receipt, () => chosen.click(), "quiet"), chosen), found);
+  return el("div", {}, el("div", { className: "buttons" }, button(words.save_receipt, save, "quiet"), button(words.check_receipt, () => chosen.click(), "quiet"), chosen,
+    button(words.save_conversation, () => download(`conversation-${run.thread_id.slice(0, 8)}.md`, `${talk()}\n`, "text/markdown"), "quiet")), found);
 }
 
 export function receiptNode(receipt, run, observe, file) {

@@ -21,6 +21,7 @@ export class View {
     this.places = new Map(); // id of an earlier request → what its work is put behind
     this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
+    this.said = []; // the talk as Markdown, a person's words as quotes
     this.told = []; // [text, note] of what was said and is not heard yet
     this.pending = []; // open questions, the one asked now first
     this.unsent = new Map(); // id of a question → it, and what was changed in its form here and is not sent
@@ -124,18 +125,23 @@ export class View {
   goal(text, id) {
     this.goalText = text;
     this.requestId = id;
-    this.part("goal", () => el("div", { className: "user said", dir: "auto" }, text));
+    this.part("goal", () => this.user(text));
+  }
+
+  user(text) {
+    this.said.push(text.replace(/^/gm, "> "));
+    return el("div", { className: "user said", dir: "auto" }, text);
   }
 
   person(text, note = "") {
-    this.add(el("div", { className: "user said", dir: "auto" }, text));
+    this.add(this.user(text));
     return note && this.add(el("div", { className: "note end", role: "status" }, note));
   }
 
   // An earlier request: put into the box, to be changed and asked in its place, where the box takes a request.
   request({ text, id }) {
     const edit = !this.elsewhere && sign("✎", words.edit_request, () => this.acts.instead(id, text), { className: "plain edit-request" });
-    this.add(el("div", { className: "asked-before" }, edit, el("div", { className: "user said", dir: "auto" }, text)));
+    this.add(el("div", { className: "asked-before" }, edit, this.user(text)));
   }
 
   // What was said to the working run, here or elsewhere, is in one of its rounds now, or came too late.
@@ -147,7 +153,10 @@ export class View {
 
   // A question that was answered: it stays as it was asked, and the answer follows.
   exchange(question, text) {
-    if (question) this.add(el("div", { className: "asked said" }, markdown(question)));
+    if (question) {
+      this.said.push(question);
+      this.add(el("div", { className: "asked said" }, markdown(question)));
+    }
     this.person(text);
   }
 
@@ -348,7 +357,7 @@ export class View {
       this.answer().write(run.answer);
     }
     if (!run?.receipt) return;
-    this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts)));
+    this.part("receipt", () => receiptNode(run.receipt, run, this.observe, receiptFile(run, this.acts, () => [...this.said, run.answer ?? ""].join("\n\n"))));
     if (this.elsewhere) return;
     this.offerAgain(run);
     if (run.receipt.changed) this.offerUndo();
@@ -420,6 +429,7 @@ export class View {
       if (message.by !== "user") {
         const said = this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
         if (this.audited && message === talk.at(-1)) this.unaudited = said;
+        else this.said.push(message.text);
       }
       else if (at === last) this.goal(message.text, message.id);
       else if (asked[at] && (last < 0 || at < last)) this.request(message);

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from donewhen.workspace import workspace_tools
-from tests.agent.page.test_page import READ, READING, agent
+from tests.agent.page.test_page import NOTE, READ, READING, agent
 from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say, timed
 from tests.kit.screens.pages import Gate, served
 
@@ -295,6 +295,48 @@ async def test_a_receipt_is_saved_and_checked(tmp_path: Path) -> None:
         (tmp_path / "note.json").write_text("{}")
         await tab.set_input_files(".receipt input[type=file]", tmp_path / "note.json")
         await playwright.expect(found).to_contain_text("this is no receipt")
+
+
+async def test_a_conversation_is_saved() -> None:
+    """All of it as Markdown, what the person said as quotes; what tools returned is no part of it."""
+    reading = agent(triage=[submit_plan([READ]), answer("It is *six*.")], execute=READING)
+    async with served(reading) as page, browser(page) as tab:
+        await asked(tab, "read it\nfor me")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt")
+        await say(tab, "three and three")
+        await tab.wait_for_selector("em:text('six')")
+        for _ in ("as it came", "as it is read again"):
+            await tab.click(".receipt > summary")
+            async with tab.expect_download() as coming:
+                await tab.click("text=Save conversation")
+            saved = await (download := await coming.value).path()
+            assert download.suggested_filename.endswith(".md")
+            parts = Path(saved).read_text("utf-8").split("\n\n")
+            assert parts == ["> read it\n> for me", *parts[1:-2], "> three and three", "It is *six*.\n"]
+            assert parts[-3].startswith("It says seven"), parts
+            assert NOTE not in "".join(parts)
+            await tab.reload()
+            await tab.wait_for_selector(".receipt")
+
+
+async def test_a_conversation_is_saved_with_what_was_asked_and_answered() -> None:
+    """A question stands before its answer."""
+    execute = [ask_user("Which **year**?", ["2022", "2023"]), *READING]
+    async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page, size=PHONE) as tab:
+        await asked(tab, "read it")
+        await tab.click("text=Run it")
+        await tab.click("button:text('2023')")
+        await tab.wait_for_selector(".receipt")
+        for _ in ("as it came", "as it is read again"):
+            await tab.click(".receipt > summary")
+            async with tab.expect_download() as coming:
+                await tab.click("text=Save conversation")
+            saved = await (await coming.value).path()
+            assert Path(saved).read_text("utf-8").startswith("> read it\n\nWhich **year**?\n\n> 2023\n\nIt says seven")
+            assert not (complaints := await axe(tab)), complaints
+            await tab.reload()
+            await tab.wait_for_selector(".receipt")
 
 
 async def test_conversations_are_found_renamed_and_deleted() -> None:
