@@ -46,7 +46,7 @@ function planForm(pending, { send, reply, draft, planText }) {
   const proposed = listed(given);
   now.written ??= proposed; // the list that the text says
   const rows = el("div");
-  const may = el("div", { className: "about may-change", dir: "auto" }, pending.may_change ? [el("b", {}, `${words.changes}: `), pending.may_change] : null);
+  const may = el("div", { className: "about may-change", dir: "auto" });
   const text = area(now.text, words.edit_text, () => { now.text = text.value; changed(); }, { className: "plan-text" });
   const run = button(words.run_it, () => send(now.asText ? asText() : listed(now) === proposed ? { type: "approve" } : asList()));
   const swap = button("", async () => {
@@ -64,7 +64,8 @@ function planForm(pending, { send, reply, draft, planText }) {
   const changed = () => {
     const same = now.asText ? now.text === pending.written && !pending.draft : listed(now) === proposed;
     run.textContent = same ? words.run_it : words.run_edited;
-    may.hidden = !same; // what an edited plan may change is known once it is read
+    const what = same ? pending.may_change : words.changes_edited; // known once the edit is read
+    may.replaceChildren(...(what ? [el("b", {}, `${words.changes}: `), what] : []));
     draft.keep(same && now.asText === given.asText ? null : now);
   };
   const show = () => {

@@ -130,6 +130,10 @@ async def test_where_arguments_come_from_stands_beside_them() -> None:
     async with served(paying) as page, browser(page, size=PHONE) as tab:
         await say(tab, "pay the invoice")
         assert await tab.inner_text(".may-change") == "What may be changed: pay (known targets)", "as in the text"
+        await tab.fill(".edit .row > textarea", "Pay it twice")
+        assert await tab.inner_text(".may-change") == "What may be changed: depends on your edit"
+        await tab.fill(".edit .row > textarea", "Pay it")
+        assert await tab.inner_text(".may-change") == "What may be changed: pay (known targets)"
         await tab.click("text=Run it")
         sources = tab.locator(".card.ask .args .source")
         await playwright.expect(sources).to_have_text(["← s1.1 payee.iban", "← s1.1 amount", "← no source: RF-2291"])
