@@ -58,7 +58,7 @@ export class Composer {
   show() {
     const use = this.use();
     const closed = this.view?.closed ?? "";
-    const shown = closed || { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
+    const shown = closed || { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.what_changes, instead: words.instead, changes: words.what_changes, refusal: words.why }[use.kind];
     $("log").classList.toggle("at-rest", ["goal", "instead"].includes(use.kind));
     if ($("text").placeholder !== shown) $("text").placeholder = shown;
     const several = use.kind === "answer" && this.view.mine.length > 1;
