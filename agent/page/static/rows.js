@@ -107,6 +107,13 @@ export class Step {
     } else if (reason && !this.result) this.end.replaceChildren(reason);
   }
 
+  // It works no more, and may go on: `update` says so again.
+  rest() {
+    if (this.status !== "running") return;
+    this.mark.textContent = MARKS.pending;
+    this.state.textContent = "";
+  }
+
   add(node) {
     this.log.append(node);
     if (!node.classList.contains("call")) return;

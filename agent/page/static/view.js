@@ -40,6 +40,7 @@ export class View {
       case "started":
         this.working = true;
         this.stopping = false;
+        for (const each of this.steps.values()) each.update({});
         this.answered();
         break;
       case "stopping": this.stopping = true; break;
@@ -330,6 +331,7 @@ export class View {
   }
 
   stopped(text) {
+    for (const step of this.steps.values()) step.rest();
     if (this.elsewhere) return;
     const go = button(words.go_on, () => this.acts.goOn());
     this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, go)));

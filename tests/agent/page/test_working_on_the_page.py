@@ -179,6 +179,12 @@ async def test_stop_is_heard_at_once() -> None:
             assert await tab.is_disabled("#stop")
             await tab.reload()
         gate.go.set()
+        for _ in ("as it stops", "as it is read again"):
+            await tab.wait_for_selector("text=Go on")
+            assert await tab.get_attribute("#text", "placeholder") == "What should be different?", "nothing is asked"
+            assert "at work:" not in await tab.inner_text(".step summary")
+            assert "◐" not in await tab.inner_text(".step summary")
+            await tab.reload()
         await tab.click("text=Go on")
         await tab.wait_for_selector(".outcome.completed")
 
