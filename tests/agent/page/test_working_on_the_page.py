@@ -303,7 +303,18 @@ async def test_a_receipt_is_saved_and_checked(tmp_path: Path) -> None:
         await playwright.expect(found).to_contain_text("this is no receipt")
 
 
-async def test_a_conversation_is_saved() -> None:
+async def saved(tab: Any, tmp_path: Path) -> str:
+    """Return the conversation as the page saves it, and load the page again."""
+    await tab.click(".receipt > summary")
+    async with tab.expect_download() as coming:
+        await tab.click("text=Save conversation")
+    await (await coming.value).save_as(file := tmp_path / "talk.md")
+    await tab.reload()
+    await tab.wait_for_selector(".receipt")
+    return file.read_text("utf-8")
+
+
+async def test_a_conversation_is_saved(tmp_path: Path) -> None:
     """All of it as Markdown, what the person said as quotes; what tools returned is no part of it."""
     reading = agent(triage=[submit_plan([READ]), answer("It is *six*.")], execute=READING)
     async with served(reading) as page, browser(page) as tab:
@@ -312,21 +323,15 @@ async def test_a_conversation_is_saved() -> None:
         await tab.wait_for_selector(".receipt")
         await say(tab, "three and three")
         await tab.wait_for_selector("em:text('six')")
-        for _ in ("as it came", "as it is read again"):
-            await tab.click(".receipt > summary")
-            async with tab.expect_download() as coming:
-                await tab.click("text=Save conversation")
-            saved = await (download := await coming.value).path()
-            assert download.suggested_filename.endswith(".md")
-            parts = Path(saved).read_text("utf-8").split("\n\n")
-            assert parts == ["> read it\n> for me", *parts[1:-2], "> three and three", "It is *six*.\n"]
-            assert parts[-3].startswith("It says seven"), parts
-            assert NOTE not in "".join(parts)
-            await tab.reload()
-            await tab.wait_for_selector(".receipt")
+        text = await saved(tab, tmp_path)
+        parts = text.split("\n\n")
+        assert parts == ["> read it\n> for me", *parts[1:-2], "> three and three", "It is *six*.\n"]
+        assert parts[1].startswith("It says seven")
+        assert NOTE not in text
+        assert await saved(tab, tmp_path) == text, "as it is read again"
 
 
-async def test_a_conversation_is_saved_with_what_was_asked_and_answered() -> None:
+async def test_a_conversation_is_saved_with_what_was_asked_and_answered(tmp_path: Path) -> None:
     """A question stands before its answer."""
     execute = [ask_user("Which **year**?", ["2022", "2023"]), *READING]
     async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page, size=PHONE) as tab:
@@ -334,15 +339,11 @@ async def test_a_conversation_is_saved_with_what_was_asked_and_answered() -> Non
         await tab.click("text=Run it")
         await tab.click("button:text('2023')")
         await tab.wait_for_selector(".receipt")
-        for _ in ("as it came", "as it is read again"):
-            await tab.click(".receipt > summary")
-            async with tab.expect_download() as coming:
-                await tab.click("text=Save conversation")
-            saved = await (await coming.value).path()
-            assert Path(saved).read_text("utf-8").startswith("> read it\n\nWhich **year**?\n\n> 2023\n\nIt says seven")
-            assert not (complaints := await axe(tab)), complaints
-            await tab.reload()
-            await tab.wait_for_selector(".receipt")
+        text = await saved(tab, tmp_path)
+        assert text.startswith("> read it\n\nWhich **year**?\n\n> 2023\n\nIt says seven")
+        assert await saved(tab, tmp_path) == text, "as it is read again"
+        await tab.click(".receipt > summary")
+        assert not (complaints := await axe(tab)), complaints
 
 
 async def test_conversations_are_found_renamed_and_deleted() -> None:
