@@ -645,8 +645,8 @@ class Agent:
         """Return the number of `threads` by status, the number waiting in each of the `queues`, the living `workers`
         with their queues, and since when the `oldest` thread of each open status is unchanged.
         """
-        await self._runner.settle_all()
-        return await status_of(self.storage)
+        undone = await self._runner.settle_all()
+        return await status_of(self.storage, await self.storage.find_free(undone))
 
     async def budgets(self, day: str | None = None) -> list[BudgetRow]:
         """Return what owners and queues spent in a day (`2030-12-01`) or a month (`2030-12`), the closest to a limit

@@ -433,13 +433,16 @@ async def route_if_stopped(graph: Compiled, config: RunnableConfig) -> StateSnap
     return None
 
 
-async def read_consistent(graph: Compiled, store: ThreadStore, thread_id: str) -> tuple[Json, StateSnapshot]:
+async def read_consistent(
+    graph: Compiled, store: ThreadStore, thread_id: str, row: Json | None = None
+) -> tuple[Json, StateSnapshot]:
     """Read the row and the state, with working steps, of a thread that others may be working on, at one moment.
 
-    They are read again if the row has changed meanwhile, or the next checkpoint has removed the rounds of finished
-    steps: then steps are read in part. If that happens each time, the state is read without working steps.
+    `row` is the row if it was read already. They are read again if the row has changed meanwhile, or the next
+    checkpoint has removed the rounds of finished steps: then steps are read in part. If that happens each time, the
+    state is read without working steps.
     """
-    config, again = make_config(thread_id), await store.threads.get(thread_id) or {}
+    config, again = make_config(thread_id), row or await store.threads.get(thread_id) or {}
     for _ in range(READS):
         row = again
         with suppress(StorageError):  # a sealed round was deleted while it was read
@@ -1168,7 +1171,7 @@ class Runner:
         If a worker is working on the thread, the answer is left to that worker. Raises the errors of `resume`; of
         several answers, those that count are stored first, and before them what somebody says who is not asked.
         """
-        await self._settle_left(thread_id)
+        await self._read_settled(thread_id)
         async with self.storage.writer() as (saver, store):
             run, row, values = await self._read_open(saver, store, thread_id)
             taken = queued_answers(row)
@@ -1354,12 +1357,15 @@ class Runner:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, thread_id: str, request: str = "") -> tuple[Run, StateSnapshot]:
-        """Return the run of a thread, or that of an earlier request, and its state. Raises UnknownThread."""
-        await self._settle_left(thread_id)
+    async def read(self, thread_id: str, request: str = "", *, row: Json | None = None) -> tuple[Run, StateSnapshot]:
+        """Return the run of a thread, or that of an earlier request, and its state. Raises UnknownThread.
+
+        `row` is the thread's row if it was read already.
+        """
+        row = row or await self._read_settled(thread_id)
         async with self.storage.reader() as (saver, store):
             graph = on_saver(self.graph, saver, store)
-            row, snapshot = await read_consistent(graph, store, thread_id)
+            row, snapshot = await read_consistent(graph, store, thread_id, row)
             if request not in ("", request_of(row, snapshot.values)):
                 if last := await _last_state_of(graph, thread_id, snapshot, request):
                     return self._earlier_run(thread_id, row, last, request), last
@@ -1372,7 +1378,7 @@ class Runner:
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """Return the row of a thread. Raises UnknownThread."""
-        row, _ = await self.read_events(thread_id, None)
+        row = await self.read_row(thread_id)
         async with self.storage.reader() as (saver, store):
             return read_info(thread_id, await self.show_row(saver, store, thread_id, row))
 
@@ -1386,31 +1392,34 @@ class Runner:
             row = {**row, "pending": [pause for pause in row["pending"] if pause["id"] in still_open]}
         return await show_asked(store, thread_id, row)
 
-    async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
-        """Return the row of a thread, and its events after a number; with `current`, only those of its last request.
-
-        Raises UnknownThread.
-        """
-        await self._settle_left(thread_id)
+    async def read_events(self, thread_id: str, after: int, turn: int = 0) -> list[Json]:
+        """Return the events of a thread after a number and from a request on."""
         async with self.storage.reader() as (_, store):
-            if (row := await store.threads.get(thread_id)) is None:
-                raise unknown_thread(thread_id)
-            turn = row.get("events", {}).get("turn", 0) if current else 0
-            return row, [] if after is None else await store.events.read(thread_id, after=after, turn=turn)
+            return await store.events.read(thread_id, after=after, turn=turn)
 
-    async def _settle_left(self, thread_id: str) -> None:
-        """Complete what a dead or cancelled worker left undone on a thread."""
+    async def read_row(self, thread_id: str) -> Json:
+        """Return the row of a thread. Raises UnknownThread."""
+        if (row := await self._read_settled(thread_id)) is None:
+            raise unknown_thread(thread_id)
+        return row
+
+    async def _read_settled(self, thread_id: str) -> Json | None:
+        """Complete what a dead or cancelled worker left undone on a thread; return its row, None if it has none."""
         async with self.storage.reader() as (_, store):
             row = await store.threads.get(thread_id)
-        if row is not None and is_unsettled(row):
-            await self.settle([thread_id])
+        if row is None or not is_unsettled(row) or not await self.settle([thread_id]):
+            return row
+        async with self.storage.reader() as (_, store):
+            return await store.threads.get(thread_id)
 
-    async def settle(self, thread_ids: Sequence[str], report: Callable[[str, Exception], None] | None = None) -> None:
-        """Complete what dead or cancelled workers left undone on these threads; skip those that others work on.
+    async def settle(self, thread_ids: Sequence[str], report: Callable[[str, Exception], None] | None = None) -> bool:
+        """Complete what dead or cancelled workers left undone on these threads; skip those that others work on. Return
+        whether there were others.
 
         `report` is called with each one that cannot be completed, and why; without it, the first of them raises.
         """
-        for thread_id in await self.storage.find_left(thread_ids):
+        left = await self.storage.find_left(thread_ids)
+        for thread_id in left:
             try:
                 async with self.hold(thread_id):
                     pass
@@ -1420,18 +1429,21 @@ class Runner:
                 if report is None:
                     raise
                 report(thread_id, error)
+        return bool(left)
 
-    async def settle_all(self) -> None:
-        """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones."""
+    async def settle_all(self) -> list[str]:
+        """Complete what dead or cancelled workers left undone on any thread; skip unreadable ones. Return the threads
+        that were found undone last.
+        """
         before = set[str]()
         while True:
             async with self.storage.reader() as (_, store):
                 undone = await store.threads.find_unsettled(READ_AT_ONCE)
             if set(undone) == before:
-                return
+                return undone
             await self.settle(undone, lambda *_: None)
             if len(undone) < READ_AT_ONCE:
-                return
+                return undone
             before = set(undone)
 
 

@@ -203,8 +203,8 @@ class ThreadsOfSchedules(Protocol):
         """End a queued run that has not begun."""
         ...
 
-    async def settle_all(self) -> None:
-        """Complete what dead workers left undone on any thread."""
+    async def settle_all(self) -> list[str]:
+        """Complete what dead workers left undone on any thread; return those that were found undone last."""
         ...
 
 

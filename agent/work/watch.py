@@ -26,12 +26,16 @@ OUTAGE_PATIENCE = 60.0
 class Reader(Protocol):
     """Reads threads, as a Runner does."""
 
-    async def read_events(self, thread_id: str, after: int | None, *, current: bool = False) -> tuple[Json, list[Json]]:
-        """Return the row of a thread, and its events after a number; with `current`, only those of its last request."""
+    async def read_row(self, thread_id: str) -> Json:
+        """Return the row of a thread. Raises UnknownThread."""
         ...
 
-    async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
-        """Return the run of a thread, and its state."""
+    async def read_events(self, thread_id: str, after: int, turn: int = 0) -> list[Json]:
+        """Return the events of a thread after a number and from a request on."""
+        ...
+
+    async def read(self, thread_id: str, *, row: Json | None = None) -> tuple[Run, StateSnapshot]:
+        """Return the run of a thread, and its state; `row` is its row if it was read already."""
         ...
 
 
@@ -49,10 +53,14 @@ async def watch_run(
     Raises ConfigError for an invalid cursor, or one of another thread; StorageError if the storage stays away.
     """
     seen = _read_cursor(cursor, thread_id) if after is None else after
-    patient_until = 0.0
+    known: Json | None = None
+    patient_until, over = 0.0, False
     while True:
         try:
-            events, over = await _read_new(reader, thread_id, seen)
+            row, events = await reader.read_row(thread_id), list[Json]()
+            if row != known:  # who works on the thread changes its row first
+                events, over, is_all = await _read_new(reader, thread_id, row, seen)
+                known = row if is_all else None
         except StorageError:
             if time.monotonic() > patient_until:
                 raise
@@ -83,34 +91,37 @@ def _read_cursor(cursor: str | None, thread_id: str) -> int | None:
     return seen.get("n")
 
 
-async def _read_new(reader: Reader, thread_id: str, seen: int | None) -> tuple[list[Json], bool]:
-    """Return the events after the last that was seen, and whether there will be no more."""
-    if seen is None:
-        row, _ = await reader.read_events(thread_id, None)
-        if request_in_row(row) and is_not_begun(row, (await reader.read(thread_id))[1].values):
-            seen = int((row.get("events") or {}).get("rest") or 0)  # of the request before, which is over
-    row, events = await reader.read_events(thread_id, seen or 0, current=seen is None)
+async def _read_new(reader: Reader, thread_id: str, row: Json, seen: int | None) -> tuple[list[Json], bool, bool]:
+    """Return the events after the last that was seen; whether there will be no more, and whether there are none until
+    the row changes.
+    """
+    standing = row.get("events") or {}
+    if seen is None and request_in_row(row):
+        _, snapshot = await reader.read(thread_id, row=row)
+        if await reader.read_row(thread_id) != row:
+            return [], False, False
+        if is_not_begun(row, snapshot.values):
+            seen = int(standing.get("rest") or 0)  # of the request before, which is over
+    events = await reader.read_events(thread_id, seen or 0, standing.get("turn", 0) if seen is None else 0)
     whole = seen is not None or (events and events[0]["type"] == "goal")
     shown = [each for event in events if whole for each in (*_beginning(event, seen or 0), event)]
     more = len(events) == READ_AT_ONCE
     if row["status"] == "queued" or is_unsettled(row) or (whole and more):
-        return shown, False
-    run, snapshot = await reader.read(thread_id)
-    again, _ = await reader.read_events(thread_id, None)
-    if again["updated"] != row["updated"]:
-        return shown, False
-    standing = row.get("events") or {}
+        return shown, False, not (is_unsettled(row) or more)
+    run, snapshot = await reader.read(thread_id, row=row)
+    if await reader.read_row(thread_id) != row:
+        return shown, False, False
     place = {"thread_id": thread_id, "turn": standing.get("turn") or int(snapshot.values.get("turn") or 1)}
     before = [*_events_before(run)]
     if not whole and snapshot.values:
         first = (events[0]["seq"] - 2 if events else standing["rest"] - 1) if standing and len(before) == 1 else 1
         shown = [{**each, **place, "seq": seq, "after": 0} for seq, each in enumerate(before, first)] + events
     if more:
-        return shown, False
+        return shown, False, False
     is_left = run.status == "running" and bool(run.problem)
     rest = standing["rest"] if standing else len(before) + 1
     end: Json = {**end_event(run), **place, "seq": rest, "after": standing.get("kept") or 0}
-    return [*shown, *([end] if is_left or rest > (seen or 0) else ())], is_left or run.outcome is not None
+    return [*shown, *([end] if is_left or rest > (seen or 0) else ())], is_left or run.outcome is not None, True
 
 
 def _beginning(event: Json, seen: int) -> Iterator[Json]:

@@ -72,7 +72,7 @@ class AgentAtWork(Protocol):
     def drain(self) -> None: ...
 
 
-Settle = Callable[[Sequence[str], Callable[[str, Exception], None]], Awaitable[None]]
+Settle = Callable[[Sequence[str], Callable[[str, Exception], None]], Awaitable[bool]]
 """Completes what dead processes left undone on threads, and reports which cannot be completed, see `Runner.settle`."""
 OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[AgentAtWork]]
 """Opens the agent that continues a thread. A DoneWhenError leaves the thread to a person, with the reason."""
@@ -382,9 +382,8 @@ class StorageStatus(TypedDict):
     """By open status, the time of the last change of the thread that has not changed for longest."""
 
 
-async def status_of(storage: Storage) -> StorageStatus:
-    """Read the state of the work on a storage."""
-    left = await storage.find_unsettled_left()
+async def status_of(storage: Storage, left: Sequence[str]) -> StorageStatus:
+    """Read the state of the work on a storage. `left`: threads that nobody works on, whatever their rows say."""
     async with storage.reader() as (_, store):
         lately = store.threads.now(-ALIVE)
         counts: Counter[str] = Counter()

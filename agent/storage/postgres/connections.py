@@ -122,9 +122,12 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
             return await super().execute(*args, **options)
 
     @asynccontextmanager
-    async def operation(self) -> AsyncIterator[None]:
-        """Run one operation: in a transaction if it may only read, or may write only under a lease."""
-        if self.renew_lease is None and not self.read_only and not self.isolates:
+    async def operation(self, *, reads: bool = False) -> AsyncIterator[None]:
+        """Run one operation: in a transaction if it may write only under a lease, or has to be kept from writing.
+
+        `reads`: its statements only read.
+        """
+        if self.renew_lease is None and (reads or not self.read_only) and not self.isolates:
             yield
             return
         async with self.transaction():

@@ -94,7 +94,7 @@ class _SessionPool(AsyncConnectionPool[Any]):
     @override
     @asynccontextmanager
     async def connection(self, timeout: float | None = None) -> AsyncIterator[PgConnection]:
-        async with self._session.use() as connection:
+        async with self._session.use(reads=True) as connection:
             yield connection
 
 
@@ -117,9 +117,9 @@ class PgSession(Session):
         """The last row that the session wrote of the thread that it holds."""
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[PgConnection]:
-        """Use the connection alone, for one operation."""
-        async with self.turn, self.connection.operation():
+    async def use(self, *, reads: bool = False) -> AsyncIterator[PgConnection]:
+        """Use the connection alone, for one operation; `reads` as in `PgConnection.operation`."""
+        async with self.turn, self.connection.operation(reads=reads):
             yield self.connection
 
     async def do(self, work: Callable[[], Awaitable[Done]]) -> Done:
@@ -162,7 +162,7 @@ class PgSession(Session):
         """Return the rows that a statement finds."""
 
         async def find() -> list[DictRow]:
-            async with self.use() as connection, connection.cursor(binary=True) as cursor:
+            async with self.use(reads=True) as connection, connection.cursor(binary=True) as cursor:
                 await cursor.execute(sql.encode(), values)
                 return await cursor.fetchall()
 

@@ -1,6 +1,7 @@
 """Look-ups while runs are at work: however many there are at once, each is answered, on every engine."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from donewhen import Agent, StorageError, ThreadBusy
 from donewhen.agent.storage.postgres import connections
-from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from donewhen.agent.work import watch
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.runs import config
 from tests.kit.storage.cases import fresh_url, open_storage
 
@@ -125,3 +127,63 @@ async def test_who_waits_too_long_for_a_connection_is_told_the_numbers(monkeypat
     await asyncio.gather(*keeping)
     assert await storage.find_free(["t"]) == ["t"]
     await storage.aclose()
+
+
+JOURNEYS: dict[str, tuple[Callable[[Agent], Awaitable[Any]], int]] = {
+    "info": (lambda agent: agent.info("waits"), 1),
+    "get": (lambda agent: agent.get("waits"), 5),  # the row, its state in three, and the row again
+    "watch": (lambda agent: first_event(agent, "waits"), 7),
+    "status": (lambda agent: agent.status(), 6),
+    "threads": (lambda agent: agent.threads(), 2),
+    "pending": (lambda agent: agent.pending(), 2),
+}
+"""Verb → what it does, and how often it goes to PostgreSQL at most."""
+
+
+@pytest.fixture
+def journeys(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
+    """When something was sent to PostgreSQL whose answer was waited for."""
+    sent, wait = asyncio.Queue[float](), connections.PgConnection.wait
+
+    async def wait_counted(self: Any, generator: Any, *args: Any, **more: Any) -> Any:
+        if not generator.__name__.startswith("_set"):  # the connection's own settings are not sent
+            sent.put_nowait(time.monotonic())
+        return await wait(self, generator, *args, **more)
+
+    monkeypatch.setattr(connections.PgConnection, "wait", wait_counted)
+    return sent
+
+
+async def take(journeys: asyncio.Queue[float], number: int) -> float:
+    """The time of the last of so many journeys."""
+    async with asyncio.timeout(30):
+        return [await journeys.get() for _ in range(number)][-1]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "postgres-pooled"])
+async def test_a_look_up_is_few_journeys(
+    kind: str, journeys: asyncio.Queue[float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Q01: each read is one journey to the server, and no row is read twice but to see that it has not changed; who
+    watches a thread on which nothing happens reads its row alone."""
+    monkeypatch.setattr(watch, "POLL", 0.05)
+    model = ScriptedModel(roles={"triage": [ask_user("Which?")]})
+    async with Agent(model, storage=fresh_url(kind, tmp_path)) as agent:
+        await agent.start("ask", thread_id="waits")
+        await agent.submit("ask", thread_id="queued")
+        for verb, (look_up, most) in JOURNEYS.items():
+            await look_up(agent)
+            before = journeys.qsize()
+            await look_up(agent)
+            assert 0 < journeys.qsize() - before <= most, verb
+        for thread in ("waits", "queued"):
+            following = asyncio.create_task(follow(agent, thread))
+            first = await take(journeys, journeys.qsize() + 12)  # the first look is more
+            assert await take(journeys, 20) - first >= 19 * watch.POLL, thread
+            following.cancel()
+            await asyncio.wait({following})
+
+
+async def follow(agent: Agent, thread: str) -> None:
+    async for _ in agent.watch(thread):
+        pass

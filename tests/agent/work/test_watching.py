@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, ConfigError
+from donewhen import Agent, ConfigError, UnknownThread
+from donewhen.agent.work import watch
 from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
 from tests.kit.storage.cases import fresh_url, key_of, open_storage
 
@@ -176,3 +177,51 @@ async def test_who_watches_reads_at_once_that_the_model_is_away(kind: str, tmp_p
                     break
             assert event["text"].startswith("The model is away.")
         assert (await agent.get("t")).status == "queued"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "sqlite-sealed"])
+async def test_who_watched_while_nothing_happened_hears_all_that_happens_next(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R04: after an idle wait for an answer, and for a worker, a watcher is told each event of what others do once,
+    also that the run was cancelled; and of a thread that is deleted, that there is none."""
+    monkeypatch.setattr(watch, "POLL", 0.02)
+    storage, told = open_storage(fresh_url(kind, tmp_path), key=key_of(kind)), asyncio.Queue[Any]()
+    model = ScriptedModel(roles={"triage": [ask_user("One?"), ask_user("Two?"), ask_user("Three?"), answer("no")]})
+    seen = list[Any]()
+
+    async def follow() -> None:
+        async for event, _ in agent.watch("t"):
+            told.put_nowait(event)
+
+    async def hear_question() -> None:
+        """Hear all until the run waits again."""
+        while not seen or seen[-1]["type"] != "waiting":
+            seen.append(await asyncio.wait_for(told.get(), 30))
+        seen.pop()  # it is made while the run waits, and not stored
+        await hear_nothing()
+
+    async def hear_nothing() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(told.get(), 10 * watch.POLL)
+
+    async with Agent(model, storage=storage) as agent, Agent(model, storage=storage) as other:
+        await other.start("first", thread_id="t")
+        following = asyncio.create_task(follow())
+        await hear_question()
+        await other.resume("t", "1")
+        await hear_question()
+        await other.submit_answer("t", "2")
+        await hear_nothing()
+        await other.run_submitted("t")
+        await hear_question()
+        await other.cancel("t")
+        await asyncio.wait_for(following, 30)
+        seen += [told.get_nowait() for _ in range(told.qsize())]
+        assert seen == [event async for event, _ in agent.watch("t")]
+        await other.submit("second", thread_id="t")
+        following = asyncio.create_task(follow())
+        await hear_nothing()
+        await other.delete("t")
+        with pytest.raises(UnknownThread):
+            await asyncio.wait_for(following, 30)
