@@ -68,15 +68,17 @@ class TerminalRun:
                 while True:
                     run = self._carry_on(begun)
                     if stopping.is_asked and run.status == "running":
-                        raise stopping.error()
+                        raise KeyboardInterrupt
                     shown, quiet = self.progress.answer.whole, self.output.quiet
                     code = report(run, self.terminal, view.storage_option, json=view.json, quiet=quiet, shown=shown)
+                    if stopping.is_asked:
+                        return stopping.code if run.status == "waiting" else code
                     if not (goal := self._next_goal(run)):
                         return code
                     self.progress.rows = {}
                     begun = self.agent.stream(goal, thread_id=run.thread_id, metadata=self.metadata)
-            except KeyboardInterrupt as stop:
-                return self._report_interrupt(Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
+            except KeyboardInterrupt:
+                return self._report_interrupt(stopping.code)
             except DoneWhenError:
                 if self.progress.started:
                     if self._resume_command():
@@ -243,10 +245,6 @@ def _error(event: Mapping[str, Any]) -> DoneWhenError:
     return kind(str(event.get("text"))) if is_ours else DoneWhenError(str(event.get("text")))
 
 
-class Terminated(KeyboardInterrupt):
-    """The command was ended by SIGTERM."""
-
-
 class Stopping:
     """Handles SIGINT and SIGTERM: they interrupt the command, but first ask a working agent to stop.
 
@@ -270,9 +268,10 @@ class Stopping:
         """Return whether the command was asked to end."""
         return bool(self._signals)
 
-    def error(self) -> KeyboardInterrupt:
-        """Return the exception that ends the command."""
-        return Terminated() if signal.SIGTERM in self._signals else KeyboardInterrupt()
+    @property
+    def code(self) -> Exit:
+        """The exit code of the command if its run is not over."""
+        return Exit.TERMINATED if signal.SIGTERM in self._signals else Exit.INTERRUPTED
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -284,13 +283,13 @@ class Stopping:
             signal.signal(number, handler)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine to its end. Raises `error` if it had to be cut off."""
+        """Run a coroutine to its end. Raises KeyboardInterrupt if it had to be cut off."""
         self._loop = self._runner.get_loop()
         try:
             return self._runner.run(self._remember(work))
         except asyncio.CancelledError:
             if self._signals:
-                raise self.error() from None
+                raise KeyboardInterrupt from None
             raise
         finally:
             self._loop = self._task = None
@@ -302,7 +301,7 @@ class Stopping:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
         if self._loop is None or len(self._signals) > len(SIGNALS):
-            raise self.error()
+            raise KeyboardInterrupt
         self._loop.call_soon_threadsafe(self._stop, len(self._signals) > 1)
 
     def _stop(self, again: bool) -> None:

@@ -26,6 +26,7 @@ from donewhen import (
 )
 from donewhen.agent.cli.exits import run_guarded
 from donewhen.agent.cli.result import command_line
+from donewhen.agent.cli.screen.views import View
 from donewhen.agent.workspace.box import look_for_box
 from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
@@ -51,6 +52,35 @@ COUNTING = [call("list_files"), finish_step("3 files", "s1.1")]
 
 
 # --- runs
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",), ("--yes", "--json"), ("--stream-json",)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("asks", ["plan", "question"])
+def test_a_run_that_is_interrupted_as_a_question_comes_ends_as_interrupted(
+    shell: Shell, asks: str, number: int, code: int, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C06: a script tells it from one that needs a person; what is printed says how to answer."""
+    show = View.show
+
+    def interrupt_too(view: View, event: dict[str, Any]) -> None:
+        show(view, event)
+        if event["type"] == "waiting":
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(View, "show", interrupt_too)
+    steps = {} if asks == "plan" else {"execute": [ask_user("Which kind?", ["all", "text"])]}
+    with scripted(shell, triage=[submit_plan([COUNT])], **steps):
+        ended = shell.run(*options, *([] if asks == "plan" else ["--confirm", "never"]))
+        again = ended if asks == "plan" else shell("resume", shell.waiting(), *options)
+    answer = "--approve" if asks == "plan" else "--answer"
+    assert (ended.exit_code, again.exit_code) == (code, code)
+    assert "Stopping at the next clean point" in ended.stderr
+    if ended.stdout:
+        last = json.loads(ended.stdout.splitlines()[-1])
+        assert (last["status"], answer in last["resume"]) == ("waiting", True)
+    else:
+        assert answer in ended.stderr.split("Answer with: ")[1]
 
 
 def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
