@@ -40,7 +40,8 @@ Yes = Annotated[
     typer.Option(
         "--yes",
         "-y",
-        help="Approve plans, except schedules, and calls that cannot leave the folder; questions stay open.",
+        help="Approve plans, except schedules: what they list runs unasked, mail and payments too, with values from "
+        "your goal or from results. Other calls only if they cannot leave the folder; questions stay open.",
     ),
 ]
 Events = Annotated[

@@ -33,7 +33,7 @@ CUT_AGAIN_SECONDS = 0.3
 """Seconds after which work that goes on after a second signal is cut off once more."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CONFINED = frozenset(WORKSPACE_TOOLS) - {"run_command"}
-"""Tools that cannot leave the folder; no MCP server may use their names. `--yes` approves only their calls."""
+"""Tools that cannot leave the folder; no MCP server may use their names. `--yes` approves no other call that asks."""
 Result = TypeVar("Result")
 OpenAgent = Callable[[AsyncExitStack], Coroutine[Any, Any, Agent]]
 Begin = Callable[[Agent], Coroutine[Any, Any, RunStream | Run]]
