@@ -37,7 +37,6 @@ from donewhen.graph.step.audit import Subject, audit, is_audit_due, trace_output
 from donewhen.graph.step.calls import ask_before_end
 from donewhen.graph.step.gates import CallContext, Caller
 from donewhen.graph.step.prove import (
-    OTHER_LANGUAGE,
     Proof,
     check_criteria,
     recalled_spans,
@@ -642,7 +641,7 @@ async def _objections(delivery: Delivery, decision: Decision) -> list[str]:
         problems.append((TOO_LONG.format(length=len(whole), most=ANSWER_CHARS), [""]))
     planned_language = delivery.values["planning"]["language"]
     if again and (wanted := other_language(arguments.get("language"), settings.speaks, planned_language)):
-        problems.append((OTHER_LANGUAGE.format(language=wanted), [""]))
+        problems.append((say(delivery.language, "proof", "language", wanted=wanted), [""]))
     if delivery.needs_audit and not refused and not (again and any(details for _, details in problems)):
         problems.append((DOUBTED, await _audit(delivery, written)))
     if not again or delivery.lacks():

@@ -28,8 +28,6 @@ from donewhen.state.ledger import Amounts, DayAccount, add, allowance_left, firs
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
-CUT_OFF = "the reply was cut off at the output limit; say less"
-TEXT_ALONE = "a text alone decides nothing here"
 Change = TypeVar("Change")
 """What a round returns: the update of a node, or the end of a work inside a node."""
 
@@ -189,8 +187,8 @@ async def make_round(work: W, role: Role[W, Change]) -> Change:
     about: dict[str, Any] = {"printed": printed, "result": work.claimed, "replies": work.replies}
     outcome = await aside(written, partial(read_reply, written, work.legal, work.tools, **about))
     if isinstance(outcome, Decision) and outcome.kind == "speak" and not outcome.arguments:
-        cut = reached_limit(written)
-        outcome = UnusableReply([CUT_OFF]) if cut else await role.read_text(work, written, outcome)
+        cut = UnusableReply([say_why(work.language, "cut_off")]) if reached_limit(written) else None
+        outcome = cut or await role.read_text(work, written, outcome)
     return await act_on(work, role, message, outcome)
 
 

@@ -43,11 +43,6 @@ from donewhen.state.records import JournalEntry, Pause, StepChange, StepClaim, S
 from donewhen.state.secrets import conceal
 from donewhen.state.settings import Settings
 
-UNCHANGED = (
-    "no call of this step changed anything, though it was granted tools for that: make the change, or finish with "
-    "`unchanged`: why nothing had to be changed"
-)
-OTHER_LANGUAGE = "write what the user reads in this language: {language}, unless they asked for another"
 READ_ON = "A person is asked first. Finish again when you have read the answer."
 MOST_REPEATED = 10
 """The most reads that one goal_check repeats."""
@@ -105,6 +100,8 @@ class StepProof(Proof):
     """What the next audit needs of this one."""
     unjudged: AuditRow | None = None
     """The audit that was not possible, if a judge has to decide a criterion."""
+    why_doubted: str = ""
+    """The judge's doubts in words for people; its audit sends them back in others."""
     doubted: bool = False
     """True once the judge's doubts were sent back to the model, which happens once."""
     refused_by_hooks: bool = False
@@ -170,7 +167,8 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
     state, runtime, settings = context.state, context.runtime, context.settings
     record, criteria = state["record"], criteria_of(state["step"])
     standing = {int(number): accepted for number, accepted in record["standing"].items()}
-    claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
+    goal_check, language = claim["arguments"].get("goal_check"), state["language"]
+    claims = read_goal_check(goal_check, criteria, settings.verification, standing, language)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, f"Send the goal_check again. {KEPT}"))]
         work = StepWork(state, runtime, context.deps).note(claim=None, draft=claim["arguments"]["result"])
@@ -191,7 +189,8 @@ async def _prove(claim: StepClaim, context: StepContext) -> Step:
         return _leave_for_budget(proof, "tool_calls")
     reason = str(claim["arguments"].get("unchanged") or record["unchanged"]).strip()
     rejected = proof.rejected()
-    objections = [UNCHANGED] if proof.scope.unchanged and not reason and settings.verification != "claimed" else []
+    is_idle = proof.scope.unchanged and not reason and settings.verification != "claimed"
+    objections = [proof.scope.say("unchanged")] if is_idle else []
     is_refused = bool(rejected or objections or _language_to_use(proof))
     if state["is_last"] and not is_refused:
         answers, ask = [*state["user_answers"], *context.caller.known], partial(question_pause, state)
@@ -269,7 +268,7 @@ async def _audit_result(proof: StepProof) -> list[str]:
     subject = Subject(state["run"], result, journal, proof.output(), verdicts, records, None if is_answer else id)
     subject = replace(subject, last_audit=proof.record["judged"])
     audit_row, proof.last_audit = await audit(context, subject, reserve=RESERVE if is_answer else NOTHING)
-    why = reasons(audit_row, state["language"])
+    why = proof.why_doubted = reasons(audit_row, state["language"])
     is_judged = not (audit_row["problem"] or audit_row.get("nobody"))
     for number in for_judge:
         note = why or proof.scope.say("no_doubt")
@@ -323,7 +322,7 @@ def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], d
     """
     problems = [proof.why_rejected(verdict) for verdict in rejected]
     language = _language_to_use(proof)
-    problems += [*objections, *([OTHER_LANGUAGE.format(language=language)] if language else []), *doubts]
+    problems += [*objections, *([proof.scope.say("language", wanted=language)] if language else [])]
     imprecise = [str(verdict["criterion"]) for verdict in rejected if verdict.get("form")]
     counts = proof.imprecise
     change: StepChange = {
@@ -341,8 +340,9 @@ def _refuse(proof: StepProof, rejected: Sequence[Json], objections: list[str], d
     is_only_form = len(imprecise) == len(rejected) and not objections and not doubts
     is_only_doubt = bool(doubts) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not objections
     is_decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # by a judge, if there is only doubt
-    context, error_text, refusals = proof.context, "; ".join(problems), proof.record["refused"] + 1
-    messages = [_answer(proof.claim, _correction(problems, then))]
+    for_people = [*problems, *([proof.why_doubted] if doubts else [])]
+    context, error_text, refusals = proof.context, "; ".join(for_people), proof.record["refused"] + 1
+    messages = [_answer(proof.claim, _correction([*problems, *doubts], then))]
     common: Step = {"journal": context.new_entries, "spent": context.spent}
     if is_only_form or (is_only_doubt and not is_decided) or proof.claim.get("planned"):
         # It does not count as an unusable reply either.

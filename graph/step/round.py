@@ -24,7 +24,7 @@ from donewhen.graph.llm.printed import read_printed
 from donewhen.graph.llm.reply import Decision, UnusableReply, answer_refused, aside, read_reply
 from donewhen.graph.llm.speech import Voice
 from donewhen.graph.people.interjections import with_interjections
-from donewhen.graph.round import TEXT_ALONE, Role, make_round, no_objections, send_back
+from donewhen.graph.round import Role, make_round, no_objections, send_back
 from donewhen.graph.step.calls import count_silence, silence_hint
 from donewhen.graph.step.leave import StepWork, leave, question_pause
 from donewhen.graph.step.program import ProgramCalls
@@ -178,7 +178,7 @@ class StepRound(StepWork):
         messages: list[AnyMessage] = [message, HumanMessage(text)]
         if silent <= SILENT_ROUNDS:
             return self.go_on(messages)
-        return send_back(self.note(corrections=corrections), TEXT_ALONE, messages)
+        return send_back(self.note(corrections=corrections), say_why(self.language, "text_alone"), messages)
 
     async def store_calls(self, message: AIMessage, decision: Decision) -> Step:
         """Put the calls into the record, with a claim that came with them; they are made next."""

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from donewhen.graph.llm.ask import ModelReply, ModelRequest
 from donewhen.graph.llm.reply import Decision, UnusableReply
 from donewhen.graph.llm.speech import SpeechStream
-from donewhen.graph.round import TEXT_ALONE, Role, Work, make_round
+from donewhen.graph.round import Role, Work, make_round
 from donewhen.graph.step.gates import CallContext
 from donewhen.graph.step.round import load_saved, save
 from donewhen.graph.sync import run_in_thread
@@ -107,7 +107,7 @@ class Talk(Work[Result | None], Generic[Result]):
 
 async def refuse_text(talk: Talk[Any], message: AIMessage, decision: Decision) -> UnusableReply:
     """Refuse a text where a call is asked for."""
-    return UnusableReply([TEXT_ALONE], printed=talk.prints)
+    return UnusableReply([say_why(talk.language, "text_alone")], printed=talk.prints)
 
 
 def _digest_of(question: ModelRequest) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from donewhen.state.language.texts import say
@@ -40,7 +40,11 @@ QUOTE_CHARS = 1000
 
 
 def read_goal_check(
-    goal_check: Any, criteria: Sequence[Mapping[str, Any]], level: str, standing: Mapping[int, Any] | None = None
+    goal_check: Any,
+    criteria: Sequence[Mapping[str, Any]],
+    level: str,
+    standing: Mapping[int, Any] | None = None,
+    language: str = "en",
 ) -> dict[int, dict[str, Any]] | list[str]:
     """Return one claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
 
@@ -55,30 +59,30 @@ def read_goal_check(
     if level == "claimed" and (words := _plain_words(goal_check)):
         return {n: {"criterion": n, "met": True, "evidence": [], "note": words} for n in range(1, count + 1)}
     claims: dict[int, dict[str, Any]] = {}
-    problems = []
+    problems, tell = list[str](), partial(say, language, "proof")
     items = _items(goal_check, criteria)
     for position, (item, number) in enumerate(zip(items, _numbers(items, criteria), strict=True), 1):
         met = _MET.get(str(item.get("met", True)).strip().casefold()) if number else None
         if number is None:
-            problems.append(f"item {position} needs criterion (its number), met and evidence")
+            problems.append(tell("item_lacks", item=position))
         elif not 1 <= number <= count:
-            problems.append(f"item {position} names criterion {number}; there are 1 to {count}")
+            problems.append(tell("item_beyond", item=position, number=number, count=count))
         elif met is None:
-            problems.append(f"criterion {number}: met must be true or false")
+            problems.append(tell("met_form", number=number))
         elif number not in claims:
             unsaid = {"unsaid": True} if "met" not in item and _has_own_words(item) else {}
             claims[number] = {**item, "met": met, "criterion": number, **unsaid}
         elif claims[number]["met"] != met:
-            problems.append(f"criterion {number} has two items that contradict each other")
+            problems.append(tell("twice", number=number))
         else:
             claims[number]["evidence"] = [*_as_list(claims[number].get("evidence")), *_as_list(item.get("evidence"))]
     stands = {n: {"criterion": n, "met": True} for n, criterion in enumerate(criteria, 1) if criterion.get("check")}
     claims = {**stands, **(standing or {}), **claims}
     missing = [str(number) for number in range(1, count + 1) if number not in claims]
     if missing and not items:
-        problems.append(f"goal_check must be a list with an item for criterion {', '.join(missing)}")
+        problems.append(tell("no_list", numbers=", ".join(missing)))
     elif missing:
-        problems.append(f"goal_check leaves out criterion {', '.join(missing)}")
+        problems.append(tell("left_out", numbers=", ".join(missing)))
     return problems or claims
 
 

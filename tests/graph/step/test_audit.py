@@ -464,7 +464,7 @@ async def test_an_answer_that_declares_another_language_goes_back_once() -> None
         model.assert_exhausted()
         assert (flow.status, flow.run.answer, flow.step("s1")["refused"]) == ("completed", answered, 0)
         told = [request.messages[-1].text for request in model.requests if request.role == "execute"][2:]
-        assert all("in this language: de" in text for text in told)
+        assert all("Sprache schreiben: de" in text for text in told)
     two = call("submit_plan", title="t", language="it", steps=[{"content": "conta"}, {"content": "conta ancora"}])
     work = {id: [call("look", where=id), finish_step("3", (f"{id}.1", "3 orders"))] for id in ("s1", "s2")}
     written = [call("deliver", text="3 orders", language="en"), call("deliver", text="3 ordini", language="it")]

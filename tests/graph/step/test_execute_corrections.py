@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from donewhen.testing import broken_call, call, criterion, finish_step, finish_task, give_up
-from tests.kit.flows import last_told, one_step, play, requests
+from donewhen.testing import audit, broken_call, call, criterion, finish_step, finish_task, give_up, reply
+from tests.kit.flows import last_told, one_step, play, requests, steps
 
 READ = {"look": "read", "send": "write"}
 DELIVER = {"confirm": "never", "on_failure": "deliver"}
@@ -181,3 +181,44 @@ async def test_what_a_model_with_native_calls_prints_is_text() -> None:
     assert flow.status == "completed"
     assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look"]
     assert "was not made. Make it as a tool call or" in requests(model, "s1")[2].messages[-1].text
+
+
+REFUSED = "1 abgelehnter Nachweis; zuletzt: „{}“"
+UNUSABLE = "1 unbrauchbare Antwort des Modells; zuletzt: „{}“"
+UNCHANGED_TEXT = (
+    "kein Aufruf dieses Schritts hat etwas geändert, obwohl er Werkzeuge dafür hat: die Änderung machen, oder mit "
+    "`unchanged` abschließen: warum nichts zu ändern war"
+)
+
+
+@pytest.mark.parametrize(
+    ("replies", "reason"),
+    [
+        ([call("look", what="a"), finish_step("rot", "s1.1")], REFUSED.format(UNCHANGED_TEXT)),
+        (
+            [
+                call("send", to="Ann"),
+                call("finish_step", result="ok", goal_check=[criterion(1, "s1.9")], language="en"),
+            ],
+            "was der Nutzer liest, in dieser Sprache schreiben: de, außer er hat eine andere verlangt“",
+        ),
+        (
+            [call("send", to="Ann"), finish_step("Ann ist da.", "s1.1")],
+            REFUSED.format("“Ann ist da.”: nur gesendet"),
+        ),
+        (
+            [finish_step("rot", goal_check=[criterion(2, "s1.1")])] * 2,
+            UNUSABLE.format("Eintrag 1 nennt Kriterium 2; es gibt 1 bis 1; goal_check lässt Kriterium 1 aus"),
+        ),
+        (["Hm."] * 6, UNUSABLE.format("ein Text allein entscheidet hier nichts")),
+        ([reply("Ich", finish_reason="length")], "die Antwort wurde an der Ausgabegrenze abgeschnitten"),
+    ],
+)
+async def test_why_a_step_failed_is_in_the_language_of_the_run(replies: Any, reason: str) -> None:
+    """P14, X09: whatever its model was told last."""
+    wanted = [{"text": "Ann hat ihn", "judge": True}]
+    step = {"content": "do it", "done_when": wanted, "tools": ["look", "send"]}
+    model = steps([step], {"s1": replies}, deliver=[], judge=lambda *_: audit((1, "no", "nur gesendet")))
+    settings = {**DELIVER, "approvals": "plan", "language": "de", "max_refusals": 1, "max_corrections": 1}
+    flow = await play(model, [look, send], effects=READ, settings=settings)
+    assert reason in flow.step("s1")["reason"]
