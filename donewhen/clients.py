@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from donewhen.graph.tools.effects import read_all
     from donewhen.state.channels import TASK
     from donewhen.state.language.short_replies import read_word
-    from donewhen.state.language.texts import catalogue, known_language, say, says_continue
+    from donewhen.state.language.texts import catalogue, known_language, primary_language, say, says_continue
     from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, add
     from donewhen.state.people.amounts import format_amount
     from donewhen.state.people.answers import YES, Answer, decode_json
@@ -52,15 +52,15 @@ if TYPE_CHECKING:
     from donewhen.state.values import DEEPEST, Json, is_too_deep, storable, store_label
 
 __all__ = [
-    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK",
-    "UNPRICED", "YES", "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause",
-    "RunStatus", "Storage", "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "call_line",
-    "catalogue", "check_thread_id", "chosen_limits", "closing_lines", "coerce_typed", "decode_json",
-    "field_problem", "filled_lines", "fitting_blocks", "form_fields", "format_amount", "hide_known",
-    "installed_version", "is_failure", "is_plan_text", "is_too_deep", "known_language", "load_pause", "may_change",
-    "moments_text", "read_all", "read_goal", "read_settings", "read_word", "redact", "redact_json", "say",
-    "says_continue", "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers",
-    "storable", "store_label", "text_changes", "tool_texts",
+    "ANSWER", "DEEPEST", "DEMO", "ESTIMATED", "FINAL", "KEYS", "ROLES", "SILENT_ROUNDS", "STEER", "TASK", "UNPRICED",
+    "YES", "Answer", "CallPause", "FormField", "FormPause", "Json", "OpenPause", "PlanPause", "RunStatus", "Storage",
+    "ToolPause", "add", "arguments_text", "attachment_block", "blocks_of", "call_line", "catalogue",
+    "check_thread_id", "chosen_limits", "closing_lines", "coerce_typed", "decode_json", "field_problem",
+    "filled_lines", "fitting_blocks", "form_fields", "format_amount", "hide_known", "installed_version", "is_failure",
+    "is_plan_text", "is_too_deep", "known_language", "load_pause", "may_change", "moments_text", "primary_language",
+    "read_all", "read_goal", "read_settings", "read_word", "redact", "redact_json", "say", "says_continue",
+    "schedule_lines", "schedule_text", "shown_arguments", "sources_text", "step_numbers", "storable", "store_label",
+    "text_changes", "tool_texts",
 ]  # fmt: skip
 _HOME = {
     **dict.fromkeys(("DEMO", "installed_version"), "agent.config"),
@@ -82,7 +82,9 @@ _HOME = {
     "read_all": "graph.tools.effects",
     "TASK": "state.channels",
     "read_word": "state.language.short_replies",
-    **dict.fromkeys(("catalogue", "known_language", "say", "says_continue"), "state.language.texts"),
+    **dict.fromkeys(
+        ("catalogue", "known_language", "primary_language", "say", "says_continue"), "state.language.texts"
+    ),
     **dict.fromkeys(("ESTIMATED", "KEYS", "UNPRICED", "add"), "state.ledger"),
     "format_amount": "state.people.amounts",
     **dict.fromkeys(("YES", "Answer", "decode_json"), "state.people.answers"),

@@ -36,7 +36,7 @@ from donewhen.agent.request import MISSING
 from donewhen.agent.storage import CUT_OFF
 from donewhen.agent.work.news import Notify, notify_of
 from donewhen.agent.workspace.box import find_box
-from donewhen.clients import DEMO, Json, known_language
+from donewhen.clients import DEMO, Json, known_language, primary_language
 from donewhen.workspace import Skills, workspace_tools
 
 
@@ -73,6 +73,13 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
     if choices.model == DEMO:
         hint = "" if config.model else f" {terminal.say('real')}"
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
+
+
+def _say_language(terminal: Terminal, choices: Choices) -> None:
+    """Say that the language that was set is no tag: models are told it, but no texts are known by it."""
+    named = (choices.settings.get("profile") or {}).get("language") or choices.settings.get("language")
+    if named and not primary_language(named):
+        terminal.line(f"“{named}” is no language tag; write one such as de. Models are told it as it is.", "yellow")
 
 
 def _say_boxless(terminal: Terminal, choices: Choices) -> None:
@@ -121,6 +128,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     thread = _conversation(request, output.view)
     if not output.quiet:
         _say_demo(terminal, choices, config)
+        _say_language(terminal, choices)
         _say_boxless(terminal, choices)
     skills = None if output.quiet else _read_skills(terminal, choices)
     if terminal.listens:
@@ -259,6 +267,7 @@ def serve_page(view: StorageView, request: RunOptions, *, port: int, browser: bo
     tokens = {**view.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
     config, terminal = replace(view.config, tokens=tokens), open_terminal(plain=view.config.plain)
     _say_demo(terminal, choices, config)
+    _say_language(terminal, choices)
     skills = _read_skills(terminal, choices)
 
     async def open_in_stack(stack: AsyncExitStack) -> Agent:

@@ -702,6 +702,15 @@ def test_what_needs_neither_key_nor_model(shell: Shell) -> None:
     assert shell("--version").stdout.strip()
 
 
+@pytest.mark.parametrize("name", ["language", "profile.language"])
+def test_a_language_that_is_no_tag_is_said(shell: Shell, name: str) -> None:
+    """P14: models are told it, but no words of the runtime are known by it."""
+    for language, said in (("deutsch", 1), ("de", 0)):
+        with scripted(shell, triage=[submit_plan([COUNT], language="de")]):
+            result = shell.run("--set", f"{name}={language}")
+        assert result.stderr.count("“deutsch” is no language tag; write one such as de") == said, result.stderr
+
+
 def test_any_setting_is_an_option(shell: Shell) -> None:
     """Q90: `--set` has those that have no option of their own, and fields of those that do."""
     given = ("max_parallel=2", "limits.rounds=9", "profile.role=clerk", "profile.tone=dry", 'done_when=["counted"]')
