@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 from donewhen.agent.storage.store import ThreadStore
-from donewhen.agent.workspace.undo import UNCHANGED, WAITS, check_changes, undo_change
+from donewhen.agent.workspace.undo import WAITS, check_changes, undo_change
 from donewhen.graph.events import now
 from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.changes import Result, mark_undoing, mark_undone, read_changes
@@ -121,8 +121,7 @@ class Undoing:
         found = {tool: undo_of(tool) for tool in {*tools, *(entry["tool"] for entry in journal)}}
         self._undos = {tool: undo for tool, undo in found.items() if undo and not isinstance(undo, str)}
         why_none = {tool: why for tool, why in found.items() if isinstance(why, str)}
-        changed = [each for each in chosen if each[1].get("undone") != UNCHANGED]
-        self.entries: list[tuple[str, Json]] = [each for each in changed if self._is_reached(each[1])]
+        self.entries: list[tuple[str, Json]] = [each for each in chosen if self._is_reached(each[1])]
         seen = {entry["id"] for _, entry in chosen}
         self.beyond: tuple[Json, ...] = (
             *(self._beyond(entry, NOT_HERE) for _, entry in reversed(chosen) if not self._is_reached(entry)),

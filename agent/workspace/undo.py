@@ -29,8 +29,6 @@ MOST_KEPT = 5_000_000
 MOST_READ = 50_000_000
 """The most bytes of a file that are read to compare it; a larger one is known by its size."""
 LARGE = "it is too large to keep"
-UNCHANGED = "unchanged"
-"""The `undone` of a call that changed nothing."""
 WAITS = "nothing is undone while another change cannot be"
 TRASH = ".trash"
 """The folder of deleted files."""
@@ -50,10 +48,9 @@ def keep_content(root: Root, parts: Parts, after: bytes, before: bytes | None = 
     change: Json = {"was": None, "now": _hash(after)}
     if root.kind(parts) is not None:
         before = _read(root, parts) if before is None else before
-        if before is None:
-            change = {"lost": LARGE}
-        else:
-            change = {"undone": UNCHANGED} if before == after else _describe_change(keeping, before, after)
+        if before == after:
+            return
+        change = {"lost": LARGE} if before is None else _describe_change(keeping, before, after)
     keeping.keep({**_entry(root, parts), **change})
 
 
