@@ -44,7 +44,7 @@ from donewhen.agent.stream import STOP_PATIENCE, LiveRun, OnLeave, RunStream, Wo
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import AgentTools, Tools, as_tools, split_sources
 from donewhen.agent.undo import UndoReport
-from donewhen.agent.work.day_budgets import BudgetRow, list_budgets, period_now
+from donewhen.agent.work.day_budgets import BudgetRow, list_budgets, today
 from donewhen.agent.work.news import Notifier, Notify, notify_of
 from donewhen.agent.work.recorder import describe_models, record_hooks
 from donewhen.agent.work.schedules import Schedules
@@ -682,8 +682,8 @@ class Agent:
         """Delete ended threads that have not changed for this long, with all their data; return their ids.
 
         Threads that work, wait or are queued stay, as do those in which a schedule was confirmed: `delete` deletes
-        them. What was spent on days before that, and before the time of today's budgets, is deleted too; with an
-        `owner` it loses their name.
+        them. What was spent on days before that, and before this month, is deleted too; with an `owner` it loses their
+        name.
         """
         deleted: list[str] = []
         if owner is not None:
@@ -705,7 +705,8 @@ class Agent:
         for id in deleted:
             self._tools_by_thread.pop(id, None)
         async with self.storage.writer() as (_, store):
-            day = min(before.date().isoformat(), days_of(period_now(store, self._runner.budgets))[0])
+            month = today(store, self._runner.budgets.zone)[: len("2030-12")]  # others may have budgets for months
+            day = min(before.date().isoformat(), days_of(month)[0])
             await (store.spending.delete_before(day) if owner is None else store.spending.forget_owner(owner, day))
         return deleted
 

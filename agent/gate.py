@@ -51,6 +51,7 @@ class NotAsked(ResumeError):
         """What they say; "" if they pressed buttons."""
         self.said: str = name_of_words(run.request, ids, by, words)
         """A name of these words at these questions, by which they are kept once: bots deliver some twice."""
+        self._is_whole: bool = not (unread or has_files)
         self._kept: str = f"{asks} {say(asked[0].spoken, 'unclear', 'message_kept')}{files}"
         self.add_note(
             f"answer with by={asked[0].answered_by!r}; tell({run.thread_id!r}, …, by=…) keeps the words of others"
@@ -59,7 +60,7 @@ class NotAsked(ResumeError):
     def kept(self) -> ResumeError:
         """Return the error for words that are kept."""
         error = ResumeError(self._kept, self.pending)
-        error.is_kept = True
+        error.is_kept = self._is_whole
         return error
 
 
@@ -165,13 +166,18 @@ def find_decisions(
 ) -> list[Json]:
     """Return what was decided on the questions that an answer names, when and by whom, as far as it is known.
 
-    Of answers that were `taken` for a worker only the id and the name are known; if the answer names no question, all
+    Of answers that were `taken` for a worker it is not known yet what they mean; if the answer names no question, all
     of them are meant. Others are known of the state's last request.
     """
     given, named = taken or {}, _named_by(answer, question)
     ids = [id for id in given if id in named] or ([] if question else [*given])
-    rows = [{"id": id, "name": read_signed(given[id])[1] or ""} for id in ids]
+    rows = [_taken_row(id, *read_signed(given[id])) for id in ids]
     return rows or [row for row in _decisions(values) if row["id"] in named]
+
+
+def _taken_row(id: str, answer: Any, name: str | None) -> Json:
+    kind = answer.get("type") if isinstance(answer, Mapping) else None
+    return {"id": id, "decision": kind or "", "text": redact(words_in(answer)), "name": name or "", "at": ""}
 
 
 def say_rows(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -204,7 +210,7 @@ def _say_end(run: Run, values: Mapping[str, Any]) -> str:
 
 def _say_row(row: Mapping[str, Any]) -> str:
     """Return a decision as one line, without secrets."""
-    if "decision" not in row:
+    if not row["at"]:
         return f"; {row['id']} was answered{f' by {name}' if (name := row['name']) else ''} already"
     text = f" {row['text'][:200]!r}" if row["text"] else ""
     name = row.get("name") or ("the settings" if row["by"] == "policy" else "")

@@ -1195,7 +1195,8 @@ class Runner:
         if not at_work:  # nobody holds the thread, or who does just begins, or ends without having seen the answers
             await self._ensure_queued(thread_id, [] if lost else answers)
         if lost:
-            raise StaleAnswer(f"thread {thread_id}: somebody else answered {lost} at the same time")
+            text = f"thread {thread_id}: somebody else answered {''.join(lost)} at the same time"
+            raise StaleAnswer(text, decided=find_decisions({}, lost, lost))
         if refusal:
             raise refusal
         return thread_id
@@ -1414,7 +1415,7 @@ class Runner:
 
     async def settle(self, thread_ids: Sequence[str], report: Callable[[str, Exception], None] | None = None) -> bool:
         """Complete what dead or cancelled workers left undone on these threads; skip those that others work on. Return
-        whether there were others.
+        whether nobody works on one of them.
 
         `report` is called with each one that cannot be completed, and why; without it, the first of them raises.
         """

@@ -18,7 +18,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.proof.receipt import UndoneRow
 from donewhen.state.records import WRITES
 
-UNSEEN = "undo does not see what it changed"
+UNSEEN = "undo saw no change that it can take back"
 OTHERS, GOAL_CHARS = 50, 60
 """The most other threads in which a later change of a file is looked for, and the characters of their goals."""
 NOT_HERE = "the tool that made the change is not here"

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -24,6 +25,7 @@ from donewhen.graph.early_answers import refuse_early_answer
 from donewhen.graph.events import CleanWriter, emit_question, emit_rest, log_of, thread_of
 from donewhen.graph.pauses.pause import load_pause
 from donewhen.graph.sync import awaitable_store, wait
+from donewhen.graph.tools.effects import Place
 from donewhen.state.channels import MERGED, VERSION, Json, RunState, apply_update, difference
 from donewhen.state.private_langgraph import CHECKPOINTER_KEY, READ_KEY
 from donewhen.state.records import Ending, Pause
@@ -95,7 +97,7 @@ class Node(Runnable[Any, Any]):
         else:
             if config and not self._asks:
                 await refuse_early_answer(config)
-            deps, stored = self._deps.of_run(), migrate(input)
+            deps, stored = _deps_in(config, self._deps), migrate(input)
             seen = stored
         kept = {} if self.name == "receive" else seen.get("given_settings") or {}  # another request has its own
         approvers = {} if self.name == "receive" else seen.get("approvers") or {}
@@ -126,6 +128,12 @@ class Node(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
+
+
+def _deps_in(config: RunnableConfig | None, deps: Deps) -> Deps:
+    """Return the dependencies of the run; within another graph it has no schedules, whose runs nobody would begin."""
+    deps = deps.of_run()
+    return replace(deps, repeats=False) if deps.repeats and Place.of(config or {}, depth=1).nodes else deps
 
 
 def _charges(update: Json | None) -> bool:
@@ -244,7 +252,7 @@ class Subgraph(RunnableLambda[Any, Any]):
         """Give the subgraph its inputs and dependencies; yield what it stores of them."""
         stored = (config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False)
         run = migrate(stored)
-        deps = self._deps.of_run()
+        deps = _deps_in(config, self._deps)
         kept = run.get("given_settings") or {}
         approvers = run.get("approvers") or {}
         inputs = self._inputs_of(run, sent, with_settings(get_runtime(), deps, kept, approvers).context, deps)

@@ -46,7 +46,7 @@ class DayBudget(Protocol):
 
 
 class DayLimitReached(ModelError):
-    """No request may be made today: the account has nothing left."""
+    """No request may be made now: the account has nothing left."""
 
     def __init__(self, account: DayAccount, key: str) -> None:
         whose = f"the {account.scope} {account.name!r} for {account.day}"

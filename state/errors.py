@@ -107,9 +107,9 @@ class StaleAnswer(ResumeError):
         self.decided: list[dict[str, Any]] = [
             {key: str(row.get(key) or "") for key in ("id", "decision", "text", "name", "at")} for row in decided
         ]
-        """What was decided on the questions that the answer names, as far as it is known: their `id`, the `decision`
-        ("" while a worker has the answer), its `text`, the `name` of who decided, and when (`at`). So who gives one
-        answer twice can be told from who comes too late.
+        """What was decided on the questions that the answer names, as far as it is known: their `id`, the `decision`,
+        its `text`, the `name` of who decided, and when (`at`). Of an answer that a worker has, `decision` is its `type`
+        ("" for words), and `at` is "". So who gives one answer twice can be told from who comes too late.
         """
 
 

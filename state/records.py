@@ -536,6 +536,8 @@ class Call(TypedDict, total=False):
     """True if an executor that works on its own makes it."""
     first: str
     """delegated: the key of the first handoff in its conversation with the executor."""
+    charged: bool
+    """delegated: True if what its models have cost was charged when it was drained."""
     asks: list[Ask]
     """The questions of the executor or the tool; `answers` has the replies so far."""
     answers: list[Any]

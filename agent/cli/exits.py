@@ -69,7 +69,7 @@ def run_guarded(command: Callable[[], int], *, json: bool) -> int:
     except DoneWhenError as error:
         text = str(error)
         if isinstance(error, ResumeError) and error.remedy:  # which names calls of Python
-            text = f"{error.problem}. `donewhen show` says more."
+            text = f"{error.problem}. `donewhen show` with its id says more."
         _report_error(error, text, json)
         if isinstance(error, ThreadWaiting):
             return Exit.WAITING

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import regex
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolMessage, UsageMetadata
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+    UsageMetadata,
+)
 from langchain_core.messages.tool import ToolCall, invalid_tool_call, tool_call, tool_call_chunk
 
 Call: TypeAlias = ToolCall | InvalidToolCall
@@ -175,9 +183,13 @@ def audit(
 
 
 def observed(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return the ids of the successful observations in `messages`, in order: a policy can cite them."""
-    texts = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
-    matches = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
+    """Return the ids of the successful observations in `messages`, in order: a policy can cite them.
+
+    What an executor returned is one, too, in the message that shows it.
+    """
+    ends = {ToolMessage: "", HumanMessage: r"\n<tool_output "}
+    found = [(str(each.text), ends[type(each)]) for each in messages if type(each) in ends]
+    matches = (re.match(rf"\[([^\]\s]+)\] \S+ ok\b{end}", text) for text, end in found)
     return [match[1] for match in matches if match]
 
 

@@ -20,9 +20,10 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.spending import SETTLED, AnnouncedRequest, days_of, granted_of
+from donewhen.agent.storage.spending import NOBODY, SETTLED, AnnouncedRequest, days_of, granted_of
 from donewhen.agent.storage.store import ThreadStore
 from donewhen.graph.clock import SECOND
+from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import (
     KEYS,
     KNOWN_AFTERWARDS,
@@ -214,13 +215,23 @@ def _is_used_up(left: Mapping[str, float]) -> bool:
 
 
 async def list_budgets(store: ThreadStore, budgets: Budgets, day: str | None = None) -> list[BudgetRow]:
-    """Return what owners and queues spent in a day or a month, by default now, those with the least left first."""
+    """Return what owners and queues spent in a day or a month, by default now, those with the least left first.
+
+    Raises ConfigError if `day` is neither.
+    """
     now, rows = period_now(store, budgets), list[tuple[float, BudgetRow]]()
     day = day or now
+    try:
+        is_known = date.fromisoformat(days_of(day)[0]).isoformat().startswith(day)
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise ConfigError(f"{day!r} is neither a day, such as 2030-12-01, nor a month, such as 2030-12")
     scopes: tuple[Scope, ...] = ("owner", "queue")
     for scope in scopes:
         for name, stored in (await store.spending.spent_by_name(day, scope)).items():
-            limits = budgets.limits_of(scope, name) if len(day) == len(now) else None  # none of a day in a month's row
+            is_limited = len(day) == len(now) and name != NOBODY  # a day's limits are not those of a month
+            limits = budgets.limits_of(scope, name) if is_limited else None
             account = read_account(scope, name, day, limits or Limits(), stored)
             if not (shown := meter(account.spent, account.limits, account.granted)):
                 continue

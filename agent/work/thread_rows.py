@@ -420,10 +420,10 @@ def _answer_space(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "answers", store_label(thread_id))
 
 
-async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> str:
+async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> Json:
     """Store answers by id for whoever holds the thread next: all, or none if another answer to one of them was first.
 
-    Return the id of that question, or "".
+    Return that answer by the id of its question, or {}.
     """
     space = _answer_space(thread_id)
     for place, id in enumerate(ordered := sorted(answers)):  # all go in one order: who is first at one, is at all
@@ -436,8 +436,8 @@ async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers:
         lost = [each for each in ordered if each in first and first[each] != answers[each]]
         if lost or entry is None:
             await withdraw_answers(store, thread_id, ordered[:place])
-            return (lost or [id])[0]
-    return ""
+            return {each: first.get(each, "") for each in (lost or [id])[:1]}
+    return {}
 
 
 async def _read_entries(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:

@@ -59,7 +59,7 @@ class Handoff:
     tell: Callable[[str], None] = lambda text: None
     """Shows people what the executor says while it works."""
     control: RunControl = field(default_factory=RunControl)
-    """The run's control, by which it is drained; a graph of this process drains with it."""
+    """The run's control, by which it is drained; with it drains a graph of this process that keeps checkpoints."""
 
     @property
     def is_cancelled(self) -> bool:

@@ -404,10 +404,13 @@ class StepCalls(Calls[Step], StepContext):
         return {**update, "record": after}
 
     def keep_begun(self, seconds: float) -> Step:
-        """Charge the seconds and what the models of its open calls have cost; the step goes on with the same calls."""
+        """Charge the seconds and what the models of its open call have cost; the step goes on with the same call."""
+        call, *others = self.calls
         for spent in ({"active_seconds": seconds}, *(meter.spent for meter in self.meters)):
             self.spent = add(self.spent, spent)
-        return {**self._update(), "record": {**self.state["record"], "calls": [*self.calls]}}
+        if self.spent.get("model_calls"):
+            call = {**call, "charged": True}
+        return {**self._update(), "record": {**self.state["record"], "calls": [call, *others]}}
 
     async def _halt(self, why: Ask | Wait | UnknownEffect) -> Step:
         """Leave before the next call. The remaining calls are stored, to be made when the step goes on.

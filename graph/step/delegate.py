@@ -183,7 +183,7 @@ class ExecutorAsTool:
         isolated = _without_checkpoints(config)
         with set_config_context(isolated) as context:
             report = await asyncio.create_task(self._report(replace(handoff, config=isolated)), context=context)
-        if meter := meter_of(isolated):
+        if (meter := meter_of(isolated)) and not self.call.get("charged"):
             meter.charge_reported(report.messages)
         if report.failure:
             raise ToolException(report.failure)

@@ -109,7 +109,9 @@ def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     seen: set[str] = set()
     for step in steps:
         id = step["id"]
-        if not _ID.fullmatch(id) or id in RESERVED_IDS:
+        if id in RESERVED_IDS:
+            yield f"no step may have the id {id!r}, which has a meaning of its own here: use another, such as s1"
+        elif not _ID.fullmatch(id):
             yield f"the step id {id[:50]!r} is not allowed: use a letter, then letters, digits, - or _, at most 40"
         if id in seen:
             yield f"two steps have the id {id!r}; ids are unique"

@@ -1,6 +1,7 @@
 """The graph as a node of somebody's own: their context, their messages, several of ours side by side."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,6 +55,19 @@ async def test_a_context_of_its_own(context: Any) -> None:
     assert out["__interrupt__"][0].value["question"] == "Soll ich nach diesem Plan vorgehen?"
     out = await outer.ainvoke(Command(resume="ja"), config("t"), context=context)
     assert out["messages"][-1].text == "done"
+
+
+async def test_a_plan_inside_has_no_schedule() -> None:
+    """M10, P01: nobody would begin its later runs, so the model is not offered one, and is told so if it gives one."""
+    daily = submit_plan([step("s1")], schedule={"every_minutes": 60})
+    model = ScriptedModel(roles={"triage": [daily, submit_plan([step("s1")])], "execute": {"s1": [said("s1")]}})
+    async with Agent(model, storage="memory:") as agent:
+        outer = around(agent.graph)
+        out = await outer.ainvoke({"messages": "do it every hour"}, config("t"))
+        assert "leave `schedule` out" in model.requests[1].text
+        assert not any("schedule" in json.dumps(request.tools) for request in model.requests)
+        assert "Approving it covers: every later run" not in out["__interrupt__"][0].value["text"]
+        assert (await outer.ainvoke(Command(resume="yes"), config("t")))["messages"][-1].text == "done"
 
 
 async def test_tools_see_the_context_around() -> None:

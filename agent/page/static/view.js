@@ -65,7 +65,7 @@ export class View {
       case "verdicts": if (event.accepted) step?.update({ verdicts: event.verdicts }); break;
       case "tool_started":
         this.talk.delete(event.step ?? "");
-        this.calls.push([event.id, this.call(event)]);
+        if (!this.calls.some(([id]) => id === event.id)) this.calls.push([event.id, this.call(event)]); // not one that goes on
         break;
       case "observation": this.finishCall(event); break;
       case "speech": this.speak(event); break;

@@ -81,7 +81,7 @@ async def test_what_was_made_is_removed_if_the_answer_names_it() -> None:
     it does not see what changed."""
     for answer, without, status, why in (
         ({"id": "n1", "title": "x"}, "", "undone", []),
-        ({"ok": True}, "", "nothing", ["undo does not see what it changed"]),
+        ({"ok": True}, "", "nothing", ["undo saw no change that it can take back"]),
         ({"id": "n1"}, "delete", "nothing", ["the API has no operation that takes it back"]),
     ):
         with ApiServer() as server:

@@ -136,7 +136,8 @@ def test_builders_say_what_they_are_told() -> None:
     shown = [
         ToolMessage(f"[s1.{n}] count_files {how}\n…", tool_call_id="c") for n, how in enumerate(["ok", "error", "ok"])
     ]
-    assert observed([HumanMessage("[s1.9] count_files ok"), *shown]) == ["s1.0", "s1.2"]
+    of_executor = HumanMessage("[s1.3] stock ok\n<tool_output 78d1c3>\n12 lamps\n</tool_output 78d1c3>")
+    assert observed([HumanMessage("[s1.9] count_files ok"), *shown, of_executor]) == ["s1.0", "s1.2", "s1.3"]
 
 
 def test_a_citation_of_another_shape_is_named() -> None:

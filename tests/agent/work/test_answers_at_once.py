@@ -143,9 +143,9 @@ async def test_answers_that_come_too_late_take_no_equal_one_with_them(storage: A
     """C04: of two submissions that agree about one question and not about the other, the first keeps both answers."""
     first, second, third = {"a": "x", "b": "y"}, {"a": "x", "b": "z"}, {"a": "x"}
     async with storage.writer() as (_, store):
-        assert await leave_answers(store, "t", "q", first) == ""
-        assert await leave_answers(store, "t", "q", third) == ""
-        assert await leave_answers(store, "t", "q", second) == "b"
+        assert await leave_answers(store, "t", "q", first) == {}
+        assert await leave_answers(store, "t", "q", third) == {}
+        assert await leave_answers(store, "t", "q", second) == {"b": first["b"]}
         left = await read_left_answers(store, "t", first)
     assert {id: row["answer"] for id, row in left.items()} == first
 

@@ -109,8 +109,9 @@ async def test_a_month_is_the_sum_of_its_days(kind: str, tmp_path: Path) -> None
         waits = await agent.start("say ok", owner="bob")
         assert waits.pending[0]["question"].startswith(f"Out of budget. For {month} the queue crm has used 4 of 4")
         assert (await agent.resume(waits, "extend 2 model calls")).status == "answered"
-        assert await agent.prune(timedelta(0), owner="ann") == []
-        assert len(await agent.prune(timedelta(0))) == 2
+        async with Agent(ScriptedModel(), storage=storage) as without_budgets:
+            assert await without_budgets.prune(timedelta(0), owner="ann") == []
+            assert len(await without_budgets.prune(timedelta(0))) == 2
         (row,) = [row for row in await agent.budgets() if row["scope"] == "queue"]
         assert {each["key"]: (each["spent"], each["limit"]) for each in row["meter"]}["model_calls"] == (5, 6)
         assert {row["name"]: row["meter"][0]["limit"] for row in await agent.budgets(f"{month}-01")}["crm"] is None
@@ -124,6 +125,9 @@ async def test_who_is_deleted_is_named_in_no_budget(storage: Any) -> None:
     async with agent_of(storage, working(), {"owner": {"model_calls": 9}}) as agent:
         await agent.prune(timedelta(0), owner="ann")
         rows = {(row["scope"], row["name"]): row["meter"][0]["spent"] for row in await agent.budgets("2020-12")}
+        for wrong in ("2020-1", "2020-13", "yesterday"):
+            with pytest.raises(ConfigError, match="neither a day, such as 2030-12-01, nor a month"):
+                await agent.budgets(wrong)
     assert rows == {("owner", "(deleted)"): 3, ("owner", "bob"): 4, ("queue", "crm"): 7}
 
 

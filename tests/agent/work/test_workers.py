@@ -229,7 +229,7 @@ async def test_an_answer_to_what_is_answered_and_queued_says_by_whom(storage: An
                 for question in ("s1.q1", None):
                     with pytest.raises(StaleAnswer, match=f"it is queued; {says}$") as late:
                         await verb(run.thread_id, "b", question=question, by="tom")
-                    assert late.value.decided == [{"id": "s1.q1", "decision": "", "text": "", "name": by, "at": ""}]
+                    assert late.value.decided == [{"id": "s1.q1", "decision": "", "text": "a", "name": by, "at": ""}]
 
 
 async def test_who_submits_later_leaves_the_question_to_others(storage: Any) -> None:

@@ -374,6 +374,35 @@ async def test_a_drain_reaches_a_sub_agent_that_waits_for_its_model(tmp_path: Pa
         assert run.spent["model_calls"] == 4 + 4
 
 
+async def test_a_drain_after_its_last_model_charges_nothing_twice(tmp_path: Path) -> None:
+    """R05, M5: what was charged at the drain is not charged again from the messages that the handoff ends with."""
+    thought, may_end, storage = asyncio.Event(), asyncio.Event(), f"sqlite:///{tmp_path}/runs.db"
+    usage = {"input_tokens": 1000, "output_tokens": 10}
+
+    async def think(state: MessagesState) -> dict[str, Any]:
+        message = await ScriptedModel([reply("three papers", usage=usage)]).ainvoke(state["messages"])
+        thought.set()
+        await may_end.wait()
+        return {"messages": [message]}
+
+    def agent_of(model: ScriptedModel) -> Agent:
+        graph = StateGraph(MessagesState).add_node("think", think).add_node("keep", lambda _: {})
+        crew = graph.add_edge(START, "think").add_edge("think", "keep").compile()
+        return Agent(model, executors={"agent": crew}, storage=storage, settings=FREE)
+
+    async with agent_of(one_step([PROOF], executor="agent")) as agent:
+        thread = await agent.submit("Find papers")
+        async with agent.worker():
+            await thought.wait()
+            agent.drain()
+            may_end.set()
+        run = await agent.get(thread)
+        assert (run.status, run.spent["model_calls"]) == ("queued", 2)
+    async with agent_of(ScriptedModel(roles={"execute": [PROOF]}, strict=False)) as agent:
+        run = await agent.run_submitted(thread)
+        assert (run.status, run.spent["model_calls"]) == ("completed", 4)
+
+
 async def test_what_it_cannot_store_is_its_own_failure() -> None:
     """X07, X17: a state that no checkpoint can hold fails the executor, and not the run, again and again."""
 

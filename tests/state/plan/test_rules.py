@@ -38,7 +38,7 @@ def problems(*written: Any, rules: Rules = RULES) -> list[str]:
         ({"tools": ["readfile"]}, "lists the tool 'readfile', which does not exist; did you mean read_file"),
         ({"executor": "reader", "tools": ["write_file"]}, "which its executor 'reader' does not have; did you mean"),
         ({"id": "s 2"}, "the step id 's 2' is not allowed"),
-        ({"id": "plan"}, "the step id 'plan' is not allowed"),
+        ({"id": "plan"}, "no step may have the id 'plan', which has a meaning of its own"),
         ({"id": "s1"}, "two steps have the id 's1'"),
         ({"done_when": [{"text": "t", "check": {"tool": "reed_file"}}]}, "'reed_file' does not exist; did you mean r"),
         ({"done_when": [{"text": "t", "check": {"tool": "write_file"}}]}, "'write_file' is not read-only, so it"),
