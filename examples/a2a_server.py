@@ -1,7 +1,8 @@
 """An agent as an A2A endpoint, for agents of others. Run: uvicorn a2a_server:app --port 8000
 
 Needs `pip install 'donewhen[a2a]' 'a2a-sdk[http-server]' uvicorn`. The card is at /.well-known/agent-card.json.
-Clients may register an address that is told when their task waits for an answer, or ends.
+Clients may register an address that is told when their task waits for an answer, or ends. The demo model reads the goal
+of a person, not the brief of another agent: give it a real model to be an executor of steps.
 """
 
 from starlette.applications import Starlette
