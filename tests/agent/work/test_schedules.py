@@ -481,7 +481,7 @@ async def test_a_run_at_the_budget_of_a_day_waits_for_its_person(tmp_path: Path)
         (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
         assert (await agent.run_submitted(thread)).status == "waiting"
         last = (await agent.schedules.show(id)).last or {}
-        assert (last["thread_id"], last["status"], "day" in last["question"]) == (thread, "waiting", True)
+        assert (last["thread_id"], last["status"], "For 20" in last["question"]) == (thread, "waiting", True)
         assert await agent.schedules.start_due(QUEUE, hours(48)) == []
         info = await agent.info(thread)
         assert (info.status, info.due, post.sent) == ("waiting", "", [])
