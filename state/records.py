@@ -108,6 +108,8 @@ class Pause(TypedDict, total=False):
     """plan: tools with effects that the approval allows for known targets."""
     effects: dict[str, str]
     """plan: what its tools with effects are, idempotent or write; the approval is for them as this."""
+    agents: list[str]
+    """plan: its executors that work on their own, and may change whatever they can."""
     next_runs: list[str]
     """plan: the next three times of a recurring plan, ISO 8601 with offset."""
     living: list[Json]

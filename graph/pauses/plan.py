@@ -50,6 +50,7 @@ class PlanPause(PermissionPause):
     writes: list[str] = []
     writes_known: list[str] = []
     effects: dict[str, str] = {}
+    agents: list[str] = []
     next_runs: list[str] | None = None
     living: list[Json] = []
     template: Json | None = None
@@ -278,6 +279,8 @@ class PlanEffects:
     """True if the plan can have effects, by a tool or by an executor that works on its own."""
     approver: str
     """Who alone approves the plan; "" for anybody."""
+    agents: list[str]
+    """The plan's executors that work on their own."""
 
 
 def plan_effects(plan: Json, deps: Deps, settings: Settings, before: Approval | None = None) -> PlanEffects:
@@ -288,8 +291,8 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings, before: Approval | 
     toolbox = deps.all_tools(settings)
     listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox}
     changes = sorted(name for name in listed if toolbox.effect(name) != "read")
-    executors = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
-    alone = any(executor is not None and executor.works_alone for executor in executors)
+    executors = {name: deps.executors.get(name) for step in plan["steps"] if (name := step.get("executor"))}
+    agents = [name for name, executor in executors.items() if executor is not None and executor.works_alone]
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
     approvers = {name: who for name, who in settings.approvers.items() if name in changes}
     new = {name for step in new_steps(plan, before) for name in step.get("tools") or ()}
@@ -300,8 +303,9 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings, before: Approval | 
         [name for name in covered if free or (shown and toolbox[name].approval() == "free")],
         [name for name in covered if shown and toolbox[name].approval() == "by_targets"],
         {name: toolbox.effect(name) for name in changes},
-        bool(changes) or alone,
+        bool(changes or agents),
         approver,
+        agents,
     )
 
 

@@ -78,6 +78,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
     )
     more |= {"changes": changes} if changes else {}
     more |= {"before": before} if before else {}
+    more |= {"agents": effects.agents} if effects.agents else {}
     more |= {"living": [*proposal.living]} if proposal.living else {}
     more |= {"template": proposal.template} if proposal.template else {}
     more |= {"answered_by": effects.approver} if effects.approver else {}

@@ -91,7 +91,7 @@ def chosen_limits(pending: Pause) -> dict[str, float]:
 
 
 def may_change(pending: Pause, say: Mapping[str, str]) -> str:
-    """Return the tools by which the pending plan may change something, each with what its approval covers.
+    """Return the tools and executors by which the pending plan may change something, each with what is approved.
 
     "" if that is not known, and for a schedule, of which `schedule_lines` says it.
     """
@@ -103,7 +103,11 @@ def may_change(pending: Pause, say: Mapping[str, str]) -> str:
     alone = any(step.get("executor") for step in plan.get("steps") or ())  # its own tools are not listed
     if plan.get("schedule"):
         return ""
-    return ", ".join([*known_writes, *free, *asking]) or ("" if alone else say["nothing"])
+    return ", ".join([*known_writes, *free, *asking, *_agents(pending, say)]) or ("" if alone else say["nothing"])
+
+
+def _agents(pending: Pause, say: Mapping[str, str]) -> list[str]:
+    return [f"{name} ({say['on_its_own']})" for name in pending.get("agents") or ()]
 
 
 def _step_lines(
@@ -175,7 +179,7 @@ def schedule_lines(pending: Pause) -> Iterator[str]:
     for each in pending.get("living") or ():
         yield f"**{say['both_run'].format(id=each['id'], when=schedule_text(each['schedule'], say))}**"
     known_writes = (f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ())
-    tools = ", ".join([*sorted(pending.get("writes") or ()), *known_writes]) or say["no_tools"]
+    tools = ", ".join([*sorted(pending.get("writes") or ()), *known_writes, *_agents(pending, say)]) or say["no_tools"]
     covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])
     yield f"**{say['covers']}:** {covers}"
 

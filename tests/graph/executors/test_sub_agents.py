@@ -92,6 +92,26 @@ async def test_a_run_of_ours_as_an_executor_asks_for_its_plan_and_its_question()
     assert flow.run.spent["model_calls"] == 3 + 4, "each with its judge"
 
 
+async def test_who_approves_reads_which_executors_may_change_what_they_can() -> None:
+    """C01, M5: their tools are not known here, so a plan that names one is not shown as if nothing else changed."""
+
+    def send(text: str) -> str:
+        """Send."""
+        return "sent"
+
+    plan = [{"content": "send", "tools": ["send"]}, {"content": "find", "executor": "crew"}]
+    crews = {"crew": says("three papers"), "writer": Executor("writes", profile="You write.")}
+    for steps_, shown in (
+        (plan, "send (known targets), crew (whatever it can)"),
+        (plan[1:], "crew (whatever it can)"),
+        ([{"content": "write", "executor": "writer"}], ""),
+    ):
+        agent = Agent(ScriptedModel([submit_plan(steps_)]), [send], executors=crews, storage="memory:")
+        (pause,) = (await agent.start("go")).pending
+        line = f"**What may be changed:** {shown}\n" if shown else "What may be changed"
+        assert (line in pause["text"]) == bool(shown)
+
+
 def proofs(*ids: str) -> dict[str, Any]:
     """Each of these steps is proven by what its agent said."""
     return {id: [finish_step("three papers", (f"{id}.1", "three papers"))] for id in ids}
