@@ -650,9 +650,10 @@ class Agent:
 
     async def budgets(self, day: str | None = None) -> list[BudgetRow]:
         """Return what owners and queues spent in a day (`2030-12-01`) or a month (`2030-12`), the closest to a limit
-        first; by default in the time that the budgets are for.
+        first.
 
-        Only what agents with budgets spent is counted.
+        By default it is the current day, or the current month if the agent's budgets are for months. Only what agents
+        with budgets spent is counted. Raises ConfigError if `day` is neither a day nor a month.
         """
         async with self.storage.reader() as (_, store):
             return await list_budgets(store, self._runner.budgets, day)
@@ -682,8 +683,8 @@ class Agent:
         """Delete ended threads that have not changed for this long, with all their data; return their ids.
 
         Threads that work, wait or are queued stay, as do those in which a schedule was confirmed: `delete` deletes
-        them. What was spent on days before that, and before this month, is deleted too; with an `owner` it loses their
-        name.
+        them. What was spent earlier than that is deleted too, but nothing of this month; with an `owner` it only loses
+        their name.
         """
         deleted: list[str] = []
         if owner is not None:

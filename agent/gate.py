@@ -132,7 +132,7 @@ def address_answer(
         if still_open:
             hint += f"; {', '.join(still_open)} is open{ANSWER_LATER}"
         rows = find_decisions(values, taken, answer, question)
-        decided = say_rows(rows) or _say_end(run, values) or say_rows(_decisions(values)[-1:])
+        decided = describe_decisions(rows) or _say_end(run, values) or describe_decisions(_decisions(values)[-1:])
         text = f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}{decided}"
         raise StaleAnswer(text, still_open, decided=rows)
     first = run.pending[0]
@@ -142,7 +142,7 @@ def address_answer(
         open_text = f"open: {', '.join(pauses)} ({str(first.get('question') or '')[:200]})"
         how = f"resume({run.thread_id!r}, answer, question={first['id']!r}), in the command --id {first['id']}"
         rows = find_decisions(values, taken, answers, unknown[0])
-        text = f"nothing waits under {', '.join(unknown)}{say_rows(rows)}; {open_text}"
+        text = f"nothing waits under {', '.join(unknown)}{describe_decisions(rows)}; {open_text}"
         raise StaleAnswer(f"{text}. To answer that: {how}", list(pauses), decided=rows)
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, signed in answers.items():
@@ -155,7 +155,7 @@ def address_answer(
             raise StaleAnswer(text, [*pauses])
         if reason := load_pause(pauses[id]).stale_reason(value, list(pauses)):
             rows = find_decisions(values, None, value)
-            raise StaleAnswer(f"{reason}{say_rows(rows)}", list(pauses), decided=rows)
+            raise StaleAnswer(f"{reason}{describe_decisions(rows)}", list(pauses), decided=rows)
     if by:
         _log.info("%s: %s answers %s", run.thread_id, by, ", ".join(answers))
     return {id: sign(value, by) for id, value in answers.items()}
@@ -180,9 +180,9 @@ def _taken_row(id: str, answer: Any, name: str | None) -> Json:
     return {"id": id, "decision": kind or "", "text": redact(words_in(answer)), "name": name or "", "at": ""}
 
 
-def say_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return decisions as text behind a sentence."""
-    return "".join(map(_say_row, rows))
+def describe_decisions(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return decisions in words, to stand behind a sentence."""
+    return "".join(map(_describe_decision, rows))
 
 
 def _decisions(values: Mapping[str, Any]) -> list[Json]:
@@ -205,10 +205,12 @@ def _say_end(run: Run, values: Mapping[str, Any]) -> str:
     if run.outcome is None or run.status != "cancelled":
         return ""
     by_answer = [row for row in (values.get("approvals") or ())[-1:] if row["decision"] == "cancel"]
-    return f": {redact(str(run.outcome['reason']))[:200]}" + "".join(_say_row({**row, "text": ""}) for row in by_answer)
+    return f": {redact(str(run.outcome['reason']))[:200]}" + "".join(
+        _describe_decision({**row, "text": ""}) for row in by_answer
+    )
 
 
-def _say_row(row: Mapping[str, Any]) -> str:
+def _describe_decision(row: Mapping[str, Any]) -> str:
     """Return a decision as one line, without secrets."""
     if not row["at"]:
         return f"; {row['id']} was answered{f' by {name}' if (name := row['name']) else ''} already"

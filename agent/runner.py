@@ -47,6 +47,7 @@ from donewhen.agent.gate import (
     Seen,
     address_answer,
     admit,
+    describe_decisions,
     find_decisions,
     open_at_work,
     overdue_answers,
@@ -54,7 +55,6 @@ from donewhen.agent.gate import (
     queued_answers_to,
     read_understood,
     resume_command,
-    say_rows,
     steer_input,
 )
 from donewhen.agent.plans.templates import Templates
@@ -1542,5 +1542,5 @@ def _address_open(
     if run.status == "running" and not run.pending:
         rows = find_decisions(values, taken, answer, question)
         text = f"thread {run.thread_id} waits for no other answer: {run.problem or 'it is being worked on'}"
-        raise StaleAnswer(f"{text}{say_rows(rows)}", decided=rows)
+        raise StaleAnswer(f"{text}{describe_decisions(rows)}", decided=rows)
     return address_answer(run, values, answer, question, by, taken)

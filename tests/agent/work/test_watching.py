@@ -180,12 +180,9 @@ async def test_who_watches_reads_at_once_that_the_model_is_away(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "sqlite-sealed"])
-async def test_who_watched_while_nothing_happened_hears_all_that_happens_next(
-    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_who_watched_while_nothing_happened_hears_all_that_happens_next(kind: str, tmp_path: Path) -> None:
     """R04: after an idle wait for an answer, and for a worker, a watcher is told each event of what others do once,
     also that the run was cancelled; and of a thread that is deleted, that there is none."""
-    monkeypatch.setattr(watch, "POLL", 0.02)
     storage, told = open_storage(fresh_url(kind, tmp_path), key=key_of(kind)), asyncio.Queue[Any]()
     model = ScriptedModel(roles={"triage": [ask_user("One?"), ask_user("Two?"), ask_user("Three?"), answer("no")]})
     seen = list[Any]()
@@ -203,7 +200,7 @@ async def test_who_watched_while_nothing_happened_hears_all_that_happens_next(
 
     async def hear_nothing() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(told.get(), 10 * watch.POLL)
+            await asyncio.wait_for(told.get(), 2 * watch.POLL)
 
     async with Agent(model, storage=storage) as agent, Agent(model, storage=storage) as other:
         await other.start("first", thread_id="t")
